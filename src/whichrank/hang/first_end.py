@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.hang.case import LISTED, Case
+from whichrank.hang.case import Case, most_candidates
+from whichrank.hang.raised import raised_by_most
 from whichrank.hang.reasons import reason_of
 from whichrank.hang.recorded import ended_long_before
-from whichrank.locate.deaths import crashed, fact_of_end, how_it_ended, raised_alike
+from whichrank.locate.deaths import asked_to_end, crashed, fact_of_end, how_it_ended, raised_alike
 from whichrank.model.clause import Says, clause
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -43,10 +44,14 @@ def ended_first(case: Case, picture: Picture, recorded: Recorded) -> Finding | N
     alike = raised_alike(ends, sure & raised)
     if 2 * len(alike) > int(failed.sum()) and len(alike) > 1:
         sure[alike] = False  # the program's, and no rank's
+        if not sure.any():
+            return raised_by_most(case, picture, ends, alike)
     first_s = float(ends.ended_s[failed].min())
     first = failed & (ends.ended_s <= first_s + SAME_S)
+    if (first & ~asked_to_end(ends)).any():
+        first &= ~asked_to_end(ends)  # a launcher ends the others for it
     named = np.flatnonzero(sure & first).tolist()
-    ranks = (named if len(named) == 1 else np.flatnonzero(first).tolist())[:LISTED]
+    ranks = (named if len(named) == 1 else np.flatnonzero(first).tolist())[: most_candidates(picture)]
     blames, facts, reasons = [], [], []
     for rank in ranks:
         how = how_it_ended(ends, rank)

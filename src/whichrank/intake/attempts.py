@@ -149,6 +149,8 @@ def _in_order(log: Log) -> Log:
         facts=[replace(one, at_s=later(one.at_s)) for one in log.facts],
         reports=[(replace(one, at_s=later(one.at_s)), part) for one, part in log.reports],
         xids=[replace(one, at_s=later(one.at_s)) for one in log.xids],
+        killed=[one._replace(at_s=later(one.at_s)) for one in log.killed],
+        corrupted=[one._replace(at_s=later(one.at_s)) for one in log.corrupted],
         node_errors=[replace(one, at_s=later(one.at_s)) for one in log.node_errors],
         ends=[replace(one, at_s=later(one.at_s)) for one in log.ends],
         restarts_s=[later(at_s) for at_s in log.restarts_s],
@@ -238,10 +240,8 @@ def _by_time(log: Log, begins_s: Sequence[float], count: int) -> list[Log]:
         _distribute(part, found, begins_s, latest)
         of_no_time = found[latest]
         of_no_time.gloo += part.gloo
-        of_no_time.killed += part.killed
         of_no_time.counted |= part.counted
         of_no_time.warnings += part.warnings
-        of_no_time.corrupted += part.corrupted
         of_no_time.places |= part.places
         of_no_time.remarks += part.remarks
         of_no_time.polls += part.polls
@@ -258,6 +258,10 @@ def _distribute(part: Log, found: Sequence[Log], begins_s: Sequence[float], unti
         attempt_at(fact.at_s).facts.append(fact)
     for xid in part.xids:
         attempt_at(xid.at_s).xids.append(xid)
+    for one in part.killed:
+        attempt_at(one.at_s).killed.append(one)
+    for one in part.corrupted:
+        attempt_at(one.at_s).corrupted.append(one)
     for error in part.node_errors:
         attempt_at(error.at_s).node_errors.append(error)
     for end in part.ends:

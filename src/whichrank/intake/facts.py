@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from whichrank.intake.log_time import UNTIMED
 
@@ -75,6 +76,14 @@ class Xid:
         return f"Xid {self.number} of device {self.device}{where}" + (f": {self.words}" if self.words else "")
 
 
+class Killed(NamedTuple):
+    """A process that the kernel has ended: its pid, where, empty if the line does not say, and when, see `log_time`."""
+
+    pid: int
+    host: str = ""
+    at_s: float = UNTIMED
+
+
 def with_xids(facts: Mapping[int, Fact], xids: Iterable[Xid]) -> dict[int, Fact]:
     """Facts with the errors of devices that are known to be of a rank: by its process, on its host if that is known."""
     known = dict(facts)
@@ -85,6 +94,27 @@ def with_xids(facts: Mapping[int, Fact], xids: Iterable[Xid]) -> dict[int, Fact]
         if len(mine) == 1:
             known[mine[0].rank] = replace(mine[0], words=(*mine[0].words, str(xid)))
     return known
+
+
+_OF_NO_PEER: Final = frozenset({4, 7, 8, 9, 11})
+"""Signals that end a rank, and that no exception of another one leads to."""
+SIGTERM: Final = 15
+
+
+def survived(fact: Fact) -> Fact:
+    """What is left of an exception that a rank went on after."""
+    return replace(fact, exception="", words=(*fact.words, f"raised {fact.exception}, and went on"))
+
+
+def without_survived(facts: Mapping[int, Fact]) -> dict[int, Fact]:
+    """Facts without exceptions of ranks that a launcher had to end, where another rank was killed or has crashed.
+
+    A rank that raises ends by itself, and its launcher says with which code. One that was still there to be ended had
+    caught it, or was on its way out; what no exception of a peer can lead to comes before that.
+    """
+    if not any(fact.status in _OF_NO_PEER for fact in facts.values()):
+        return dict(facts)
+    return {rank: survived(fact) if fact.exception and fact.status == SIGTERM else fact for rank, fact in facts.items()}
 
 
 def status_of_code(code: int) -> int:
@@ -108,13 +138,18 @@ def without_repeats(facts: Iterable[Fact]) -> list[Fact]:
     return [facts[at] for at in sorted({at for both in alike.values() for at in both})]
 
 
+def _is_of_itself(fact: Fact) -> bool:
+    """Does a rank say this of itself, by what it raised? No launcher that numbers ranks need be there for that."""
+    return fact.status < 0 and not fact.is_dead and not fact.world_size
+
+
 def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
     """One for each rank: the first word on each point counts, since later ones are of what followed.
 
-    Tasks of Slurm count only where nothing else says of ranks.
+    Tasks of Slurm count only where no other launcher or library says of ranks; a traceback is of none.
     """
     facts = list(facts)
-    by_task = all(fact.by_task for fact in facts)
+    by_task = all(fact.by_task or _is_of_itself(fact) for fact in facts)
     known: dict[int, Fact] = {}
     for fact in facts:
         if fact.by_task and not by_task:

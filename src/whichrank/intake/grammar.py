@@ -173,13 +173,13 @@ TABLE: Final = (
           "[1843.308145] NVRM: Xid (PCI:{bus}): {xid}, pid={pid}, name=python3, {text}", b"NVRM: Xid"),
     Entry("NVIDIA's driver: an error of an NVSwitch", "kernel", ("", ""),
           "NVIDIA/open-gpu-kernel-modules: src/common/nvswitch/kernel/inc/error_nvswitch.h; Fabric Manager user guide",
-          "Jun  1 03:00:00 {host} kernel: [1843.308145] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {sxid:05}, "
+          "Jun  1 {clock} {host} kernel: [1843.308145] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {sxid:05}, "
           "{severity}, {text}", b"SXid (PCI"),
     Entry("kernel: a machine check", "kernel", ("2.6", ""), "linux: arch/x86/kernel/cpu/mce/core.c, print_mce",
-          "Jun  1 03:00:00 {host} kernel: [1843.308145] mce: [Hardware Error]: CPU {cpu}: Machine Check: 0 Bank 7: "
+          "Jun  1 {clock} {host} kernel: [1843.308145] mce: [Hardware Error]: CPU {cpu}: Machine Check: 0 Bank 7: "
           "{status:x}", b"[Hardware Error]: CPU"),
     Entry("kernel: a panic by a machine check", "kernel", ("2.6", ""), "linux: arch/x86/kernel/cpu/mce/core.c",
-          "Jun  1 03:00:00 {host} kernel: [1843.308145] Kernel panic - not syncing: Fatal machine check",
+          "Jun  1 {clock} {host} kernel: [1843.308145] Kernel panic - not syncing: Fatal machine check",
           b"Fatal machine check"),
     Entry("kernel: killed by damaged memory", "kernel", ("2.6", ""), "linux: arch/x86/mm/fault.c, do_sigbus",
           "[1843.308145] MCE: Killing python3:{pid} due to hardware memory corruption fault at 7f0000000000",
@@ -246,6 +246,6 @@ def entry_of(name: str) -> Entry:
     raise KeyError(name)
 
 
-def worded(name: str, **fields: object) -> str:
-    """The words of an entry with these fields."""
-    return entry_of(name).template.format(**fields)
+def worded(name: str, clock: str = "03:00:00", **fields: object) -> str:
+    """The words of an entry with these fields; the kernel wrote it at `clock`."""
+    return entry_of(name).template.format(clock=clock, **fields)

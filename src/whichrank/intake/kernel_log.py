@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from whichrank.intake.facts import Fact, Xid
+from whichrank.intake.facts import Fact, Killed, Xid
 
 MOST: Final = 1 << 16
 _XID: Final = re.compile(
@@ -20,6 +20,10 @@ _CONSEQUENCES: Final = frozenset({43, 45, 63, 92, 154})
 """Xids that report what became of a process that ended, or of an error that was corrected (NVIDIA: XID Errors)."""
 
 
+_OF_PROCESSES: Final = frozenset({13, 31, 32, 68, 69})
+"""Xids that the program of a process leads to: they say nothing of another process on the same device."""
+
+
 class KernelLog:
     """Such lines of a log.
 
@@ -30,7 +34,7 @@ class KernelLog:
 
     def __init__(self) -> None:
         self.xids: list[Xid] = []
-        self.killed: list[int] = []
+        self.killed: list[Killed] = []
 
     def see(self, line: str, host: str = "", at_s: float = -1.0, part: int = 0) -> None:
         """A line that may be one of them."""
@@ -40,7 +44,7 @@ class KernelLog:
             if len(self.xids) < MOST:
                 self.xids.append(Xid(int(number), device, said_host or host, known, words[:200], at_s, part))
         elif (found := _KILLED.search(line)) and "emory" in line and len(self.killed) < MOST:
-            self.killed.append(int(found.group(1)))
+            self.killed.append(Killed(int(found.group(1)), host, at_s))
 
 
 def is_fault(xid: Xid) -> bool:
@@ -57,19 +61,23 @@ def ranks_of(xid: Xid, facts: Mapping[int, Fact], buses: Mapping[int, str]) -> l
         buses: By rank, the address of its device as NCCL writes it, such as `b3000`.
     """
     known = facts.values()
-    if not any(fact.host and _same(xid.host, fact.host) for fact in known):
+    if not any(fact.host and same_host(xid.host, fact.host) for fact in known):
         xid = replace(xid, host="")  # a name that nobody else has, of a pod or an alias
-    if xid.pid and (mine := [fact.rank for fact in known if fact.pid == xid.pid and _same(xid.host, fact.host)]):
+    if xid.pid and (mine := [fact.rank for fact in known if fact.pid == xid.pid and same_host(xid.host, fact.host)]):
         return mine
+    is_of_process = xid.pid > 0 and xid.number in _OF_PROCESSES
     address = _of_device(xid.device)
     return [
         rank
         for rank, bus in buses.items()
-        if _of_nccl(bus) == address and (rank not in facts or _same(xid.host, facts[rank].host))
+        if _of_nccl(bus) == address
+        and (rank not in facts or same_host(xid.host, facts[rank].host))
+        and not (is_of_process and rank in facts and facts[rank].pid)  # else it is another process on that device
     ]
 
 
-def _same(one: str, other: str) -> bool:
+def same_host(one: str, other: str) -> bool:
+    """May two names be of one host? A short and a long name are, and one that is not said is of any."""
     return not one or not other or one.split(".")[0] == other.split(".")[0]
 
 
@@ -87,11 +95,14 @@ def _of_nccl(bus: str) -> tuple[int, int, int] | None:
     return number >> 20, number >> 12 & 0xFF, number >> 4 & 0xFF
 
 
-def lacked_memory(killed: Iterable[int], facts: Mapping[int, Fact]) -> list[int]:
-    """Ranks whose process the kernel killed for lack of memory; a pid of two hosts is of nobody."""
-    pids = set(killed)
-    by_pid: dict[int, list[int]] = {}
-    for fact in facts.values():
-        if fact.pid in pids:
-            by_pid.setdefault(fact.pid, []).append(fact.rank)
-    return [ranks[0] for ranks in by_pid.values() if len(ranks) == 1]
+def ranks_killed(killed: Iterable[Killed], facts: Mapping[int, Fact]) -> dict[int, Killed]:
+    """Ranks whose process the kernel has ended, by its pid, and on its host if both say one.
+
+    A pid that ranks of two hosts have is of nobody.
+    """
+    found: dict[int, Killed] = {}
+    for one in killed:
+        ranks = [fact.rank for fact in facts.values() if fact.pid == one.pid and same_host(one.host, fact.host)]
+        if len(ranks) == 1:
+            found.setdefault(ranks[0], one)
+    return found

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from whichrank.intake.facts import Fact, status_of_code
+from whichrank.intake.facts import Fact, status_of_code, survived
 from whichrank.intake.lines.prefixes import MOST_RANK, Who
 from whichrank.intake.log_time import UNTIMED, torchrun_time_s
 
@@ -18,12 +18,22 @@ _MPIRUN: Final = re.compile(
     r" noticed that process rank (\d{1,7}) with PID (\d{1,10}) on node (\S{1,128}) exited on signal (\d{1,3})"
 )
 _RAISED: Final = re.compile(r"^\s{0,8}([A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit)(?:: .{0,400})?)$")
+_NAMED: Final = re.compile(r"^((?:\w{1,64}\.){0,8}[A-Z]\w{2,64}(?:: .{0,400})?)$")
+"""Of an exception whose name does not say that it is one; believed at the end of a traceback only."""
 _OF_OTHERS: Final = re.compile(
-    r"NCCL|ncclRemote|DistBackendError|DistNetworkError|Watchdog caught|monitoredBarrier|[Gg]loo|Connection "
-    r"(?:closed|reset)|CalledProcessError"
-    r"|ChildFailedError|TCPStore|Socket Timeout|SignalException|KeyboardInterrupt|SystemExit|Broken pipe"
+    r"(?<![\w/.-])NCCL(?![\w/.-])|\bnccl[A-Z]\w|\bDist(?:Backend|Network|Store|QueueEmpty)?Error\b|Watchdog caught|"
+    r"monitoredBarrier|[Gg]loo|[Cc]onnection ?(?:closed|reset|refused|aborted|timed)|BrokenPipe|Broken pipe|EOFError|"
+    r"CalledProcessError|ChildFailedError|TCPStore|[Ss]ocket (?:has )?[Tt]imed? ?[Oo]ut|SignalException|TimeoutError|"
+    r"Rendezvous\w*Error|KeyboardInterrupt|SystemExit|waiting for clients|store[- ]based barrier|wait timeout|"
+    r"client socket|\bRPC\b|[Rr]emote rank|from rank \d|with process \d|in process 0\b|DDP expects same model|"
+    r"queue\.Empty"
 )
-"""An exception that another rank's end or delay can have led to."""
+"""An exception that another rank's end, delay or other model can have led to."""
+_IGNORED: Final = "Exception ignored in"
+_GOES_ON: Final = re.compile(
+    r"\b(?:step|iter|iteration|epoch|loss)\b.{0,40}\d|\b(?:INFO|DEBUG|WARNING)\b|fall(?:ing|s)? ?back|\b[Rr]etrying\b"
+)
+"""What a rank writes that works on: no line of an exception's text."""
 _SIGNALS: Final = {
     "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
     "Floating point exception": 8, "Illegal instruction": 4, "Out Of Memory": 9,
@@ -41,6 +51,7 @@ class Launchers:
         self.facts: list[Fact] = []
         self._blocks: dict[Who, dict[str, str]] = {}
         self._traceback: dict[Who, bool] = {}
+        self._raised: dict[Who, int] = {}
 
     def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> bool:
         """A line that may be of a launcher; whether it was."""
@@ -54,11 +65,15 @@ class Launchers:
             rank, pid, host, number = found.groups()
             words = (f"ended by signal {number} (mpirun)",)
             self.facts.append(Fact(int(rank), host, int(pid), int(number), words=words))
+        elif line.startswith(_IGNORED):
+            self._traceback[writer] = False
         elif line.startswith("Traceback (most recent call last)"):
-            self._traceback[writer] = True
-        elif found := _RAISED.match(line):
+            self._traceback.setdefault(writer, True)
+        elif found := _RAISED.match(line) or (_NAMED.match(line) if self._traceback.get(writer) else None):
             self._see_exception(writer, found.group(1)[:200])
         else:
+            if writer in self._raised and _GOES_ON.search(line):
+                self._goes_on(writer)
             return False
         for place in range(before, len(self.facts)):
             one = self.facts[place]
@@ -81,7 +96,14 @@ class Launchers:
         if of_block and rank and self.facts and self.facts[-1].rank == int(rank.group(1)):
             self.facts[-1] = _with_exception(self.facts[-1], text)
         elif self._traceback.pop(writer, False) and writer.rank is not None:
+            self._raised[writer] = len(self.facts)
             self.facts.append(_with_exception(Fact(writer.rank, writer.host, writer.pid), text))
+
+    def _goes_on(self, writer: Who) -> None:
+        """A rank works on behind an exception: the program has caught it."""
+        at = self._raised.pop(writer)
+        if at < len(self.facts) and self.facts[at].exception:
+            self.facts[at] = survived(self.facts[at])
 
 
 def _with_exception(fact: Fact, text: str) -> Fact:

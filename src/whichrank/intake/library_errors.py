@@ -20,6 +20,10 @@ from whichrank.model.reports import Report, Told
 
 MOST_TEXTS: Final = 16
 _ABSENT: Final = re.compile(r"Ranks? ([\d, ]{1,65536}) failed to pass monitoredBarrier in (\d{1,12}) ms")
+_BARRIER: Final = re.compile(
+    r"in store[- ]based barrier on rank:? (\d{1,7}), for key: store_based_barrier_key:(\d{1,9}) "
+    r"\(world_size=(\d{1,7}), (?:worker_count|num_workers_joined)=(\d{1,7}),"
+)
 _CAME: Final = re.compile(r"Rank (\d{1,7}) successfully reached monitoredBarrier")
 _PRINTS: Final = re.compile(
     r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d{1,18})[, "
@@ -47,10 +51,17 @@ class LibraryErrors:
         self._absent: dict[int, dict[int, float]] = {}
         self._came: dict[int, set[int]] = {}
         self._prints: dict[tuple[int, int], tuple[int, str, str, float]] = {}
+        self._barrier: dict[int, tuple[int, float]] = {}
+        self.world_size = 0
 
     def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> None:
         """A line that may be such an error."""
-        if found := _ABSENT.search(line):
+        if (found := _ABSENT.search(line)) and who.rank:
+            self._say(
+                f"rank {who.rank} reports that number {found.group(1)[:64]} of its group has not come to "
+                "monitoredBarrier; no line says which rank of the job that is"
+            )
+        elif found:
             for rank in numbers_in(found.group(1)):
                 self._absent.setdefault(part, {}).setdefault(rank, at_s)
                 self.most_rank = max(self.most_rank, rank)
@@ -61,9 +72,23 @@ class LibraryErrors:
                 self.most_rank = max(self.most_rank, rank)
         elif "Detected mismatch between" in line:
             self._see_prints(line, who, at_s, part)
-        if (found := _GLOO.search(line)) and len(self.gloo) < MOST_TEXTS:
+        elif found := _BARRIER.search(line):
+            self._see_barrier(*map(int, found.groups()), who=who, at_s=at_s)
+        if found := _GLOO.search(line):
             whose = f"rank {who.rank}: " if who.rank is not None else ""
-            self.gloo.setdefault(f"{whose}{_in_words(found)}", None)
+            self._say(f"{whose}{_in_words(found)}")
+
+    def _say(self, text: str) -> None:
+        if len(self.gloo) < MOST_TEXTS:
+            self.gloo.setdefault(text, None)
+
+    def _see_barrier(self, rank: int, key: int, size: int, joined: int, *, who: Who, at_s: float) -> None:
+        """A rank has waited for all others as the job began. Only the first such barrier is surely of all ranks."""
+        if key != 1 or who.rank not in (None, rank) or not rank < size <= MOST_RANK:
+            return
+        self.world_size = max(self.world_size, size)
+        self.most_rank = max(self.most_rank, size - 1)
+        self._barrier[rank] = max(joined, self._barrier.get(rank, (0, at_s))[0]), at_s
 
     def _see_prints(self, line: str, who: Who, at_s: float, part: int) -> None:
         found = [one.groups() for one in _PRINTS.finditer(line)][:2]
@@ -74,9 +99,29 @@ class LibraryErrors:
                 self.most_rank = max(self.most_rank, int(rank))
                 self._prints.setdefault((int(rank), part), (int(seq or 1), op.lower(), shape or "", at_s))
 
+    def remarks(self) -> list[str]:
+        """What names nobody, for people."""
+        joined = max((count for count, _ in self._barrier.values()), default=0)
+        if not joined or joined >= self.world_size or self._absent_at_begin():
+            return list(self.gloo)
+        missing = self.world_size - joined
+        whose = f"{missing} rank had" if missing == 1 else f"{missing} ranks had"
+        return [*self.gloo, f"{whose} not come when the job began: {joined} of {self.world_size} ranks were there"]
+
+    def _absent_at_begin(self) -> tuple[int, ...]:
+        """Who had not come when the job began: those who did not write, if as many wrote as the store had counted."""
+        joined = max((count for count, _ in self._barrier.values()), default=0)
+        is_known = 0 < joined == len(self._barrier) < self.world_size
+        return tuple(rank for rank in range(self.world_size) if rank not in self._barrier) if is_known else ()
+
     def reports(self) -> list[tuple[Report, int]]:
         """Who is absent, and of which part of the log that is."""
-        return [
+        begin = []
+        if absent := self._absent_at_begin():
+            at_s = max(at_s for _, at_s in self._barrier.values())
+            waiting = tuple(sorted(self._barrier))
+            begin = [(Report(Told.ABSENT, absent, "the store", waiting, int(Kind.BARRIER), at_s=at_s), 0)]
+        return begin + [
             (
                 Report(
                     Told.ABSENT, tuple(sorted(absent)), "monitoredBarrier", tuple(sorted(self._came.get(part, ()))),

@@ -6,14 +6,15 @@ are known, and their number is odd, the one that is missing has a number beyond 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from whichrank.intake.ends_of_ranks import with_ends
-from whichrank.intake.facts import Fact, Xid, joined
-from whichrank.intake.kernel_log import is_fault, lacked_memory, ranks_of
+from whichrank.intake.facts import Fact, Xid, joined, without_survived
+from whichrank.intake.kernel_log import is_fault, ranks_killed, ranks_of
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.logs import Log
 from whichrank.intake.node_errors import reports_of
@@ -24,7 +25,7 @@ from whichrank.model.reports import Report, Told
 
 SLACK_S: Final = 60.0
 """By so much clocks of hosts differ, at most, and a launcher sees an end late."""
-SIGBUS: Final = 7
+SIGBUS, SIGKILL = 7, 9
 CORRUPTED: Final = "the kernel ended it since its memory is damaged"
 ONE_RUN_S: Final = 2 * 3600.0
 """The ends of one run are not further apart: timeouts are shorter."""
@@ -63,24 +64,32 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
     """
     of_logs = [fact for log in logs for fact in log.facts]
     facts = joined([*of_logs, *(fact for poll in polls for fact in poll.facts)])
-    for rank in lacked_memory((pid for log in logs for pid in log.killed), facts):
+    standings = [one for log in logs for one in log.standings]
+    run = _run_of(facts, standings)
+    for rank, one in ranks_killed((one for log in logs for one in log.killed if run.has(one.at_s)), facts).items():
+        fact = facts[rank]
+        ended_s = fact.at_s if fact.has_ended else one.at_s
         facts[rank] = replace(
-            facts[rank], lacked_memory=True, status=9 if facts[rank].status < 0 else facts[rank].status
+            fact, lacked_memory=True, status=SIGKILL if fact.status < 0 else fact.status, at_s=ended_s
         )
     places = {rank: place for log in logs for rank, place in log.places.items()}
     ended, unknown = with_ends([one for log in logs for one in log.ends], facts, places)
     facts |= ended
-    for rank in lacked_memory((pid for log in logs for pid in log.corrupted), facts):
+    for rank in ranks_killed((one for log in logs for one in log.corrupted if run.has(one.at_s)), facts):
         facts[rank] = replace(facts[rank], status=SIGBUS, words=(*facts[rank].words, CORRUPTED))
-    facts = _of_this_run(facts, [one for log in logs for one in log.standings])
+    facts = without_survived(_of_this_run(facts, _run_of(facts, standings)))
     buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
     reports = [*found, *(report for log in logs for report, _ in log.reports)]
     hosts = {rank: host for rank, (host, _) in places.items() if host}
     hosts |= {rank: fact.host for rank, fact in facts.items() if fact.host}
-    of_nodes, of_no_rank = reports_of((one for log in logs for one in log.node_errors), hosts)
+    of_nodes, of_no_rank = reports_of((one for log in logs for one in log.node_errors if run.has(one.at_s)), hosts)
     reports += of_nodes
     unknown += of_no_rank
     for xid in (xid for log in logs for xid in log.xids):
+        if not run.has(xid.at_s):
+            if is_fault(xid):
+                unknown.append(f"the kernel reports {_in_words(xid)}; by its time that was {run.when(xid.at_s)}")
+            continue
         ranks = ranks_of(xid, facts, buses)
         for rank in ranks if len(ranks) == 1 else ():
             facts[rank] = replace(facts[rank], words=(*facts[rank].words, str(xid)))
@@ -92,13 +101,12 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
             unknown.append(f"the kernel reports {_in_words(xid)}; no line says whose device that is")
     if silent := _without_answer(polls):
         reports.append(silent)
-    standings = [one for log in logs for one in log.standings]
     waiting = {one.rank for one in standings if one.timed_out}
     gave_up = [one.timed_out.at_s for one in standings if one.timed_out and one.timed_out.at_s >= 0]
     gave_up = gave_up or [facts[rank].at_s for rank in waiting if rank in facts and facts[rank].at_s >= 0]
     times = [*gave_up, *(fact.at_s for fact in facts.values()), *(one.at_s for one in standings)]
     mentioned = max([*facts, *(log.most_rank for log in logs), *(r for one in reports for r in one.ranks)], default=-1)
-    stated = max([fact.world_size for fact in facts.values()], default=0)
+    stated = max([*(fact.world_size for fact in facts.values()), *(poll.world_size for poll in polls)], default=0)
     return Said(
         facts, _distinct(reports), max(times, default=UNTIMED), min(gave_up, default=UNTIMED),
         max(stated, mentioned + 1, _one_beyond(standings, mentioned + 1) if not stated else 0),
@@ -107,21 +115,42 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
     )  # fmt: skip
 
 
-def _of_this_run(facts: Mapping[int, Fact], standings: Iterable[Standing]) -> dict[int, Fact]:
-    """Facts without ends of an earlier run, whose log was written on.
+class _Run(NamedTuple):
+    """When what matters to a run happened: from when on, and until its first rank gave up; see `log_time`."""
+
+    since_s: float
+    until_s: float
+
+    def has(self, at_s: float) -> bool:
+        """May that have led to what happened? It may if it is not known when it was."""
+        return at_s < 0 or self.since_s <= at_s <= self.until_s
+
+    def when(self, at_s: float) -> str:
+        """The same of what cannot, in words."""
+        return "before this run" if at_s < self.since_s else "after ranks had given up"
+
+
+def _run_of(facts: Mapping[int, Fact], standings: Iterable[Standing]) -> _Run:
+    """A run, whose log may have been written on behind that of an earlier one.
 
     Who ended before what the others ran out of time in had begun could not have taken part in what they completed
     since. Where nothing has run out of time, ends that are hours apart are of several runs, and the last one counts.
     """
-    began_s = min((op.began_s for one in standings if (op := one.timed_out) and op.began_s >= 0), default=UNTIMED)
+    ops = [op for one in standings if (op := one.timed_out)]
+    began_s = min((op.began_s for op in ops if op.began_s >= 0), default=UNTIMED)
     if began_s >= 0:
-        since_s = began_s - SLACK_S
-    else:
-        times = sorted(fact.at_s for fact in facts.values() if fact.has_ended and fact.at_s >= 0)
-        since_s = max((later for one, later in pairwise(times) if later - one > ONE_RUN_S), default=UNTIMED)
+        gave_up_s = min(op.at_s for op in ops if op.at_s >= 0)
+        return _Run(began_s - SLACK_S, gave_up_s + SLACK_S)
+    times = sorted(fact.at_s for fact in facts.values() if fact.has_ended and fact.at_s >= 0)
+    since_s = max((later for one, later in pairwise(times) if later - one > ONE_RUN_S), default=UNTIMED)
+    return _Run(since_s, math.inf)
+
+
+def _of_this_run(facts: Mapping[int, Fact], run: _Run) -> dict[int, Fact]:
+    """Facts without ends of an earlier run."""
     return {
         rank: replace(fact, status=-1, exception="", is_dead=False, lacked_memory=False, words=(), at_s=UNTIMED)
-        if fact.has_ended and 0 <= fact.at_s < since_s
+        if fact.has_ended and 0 <= fact.at_s < run.since_s
         else fact
         for rank, fact in facts.items()
     }

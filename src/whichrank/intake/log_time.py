@@ -18,6 +18,10 @@ _ISO: Final = re.compile(r"\d{4}[-/](\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1
 _TORCHRUN: Final = re.compile(r"\d{4}-(\d\d-\d\d_\d\d:\d\d:\d\d)()")
 
 
+_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)()")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
 def torch_time_s(line: str) -> float:
     """`[E601 03:00:00.25 file.cpp:632]`: seconds since the year began, `UNTIMED` without such a time."""
     return _seconds(_TORCH.search(line))
@@ -31,6 +35,14 @@ def torchrun_time_s(text: str) -> float:
 def iso_time_s(text: str) -> float:
     """The same of `2025-06-01T03:00:09.25Z`, as collectors of logs write it."""
     return _seconds(_ISO.match(text)) if text else UNTIMED
+
+
+def collected_time_s(text: str) -> float:
+    """The same of that, or of `Jun  1 03:00:09`, as syslog and the kernel's log have it."""
+    if found := _SYSLOG.match(text):
+        month, day, time = found[1], found[2].strip(), found[3]
+        return _second_of_year(f"{_MONTHS.index(month) + 1}{day:0>2} {time}") if month in _MONTHS else UNTIMED
+    return iso_time_s(text)
 
 
 def _seconds(found: re.Match[str] | None) -> float:

@@ -15,7 +15,7 @@ from whichrank.intake.desync import HINTS as OF_DESYNC
 from whichrank.intake.desync import Desync
 from whichrank.intake.ends import HINTS as OF_ENDS
 from whichrank.intake.ends import End, Ends
-from whichrank.intake.facts import Fact, Xid, without_repeats
+from whichrank.intake.facts import Fact, Killed, Xid, without_repeats
 from whichrank.intake.flight_dump import Dump
 from whichrank.intake.grammar import HINTS
 from whichrank.intake.kernel_log import KernelLog
@@ -23,7 +23,7 @@ from whichrank.intake.launchers import Launchers
 from whichrank.intake.library_errors import LibraryErrors
 from whichrank.intake.lines.hints import has_any
 from whichrank.intake.lines.pieces import MOST_KNOWN, Piece, pieces
-from whichrank.intake.log_time import UNTIMED, iso_time_s, torch_time_s
+from whichrank.intake.log_time import UNTIMED, collected_time_s, torch_time_s
 from whichrank.intake.nccl_log import NcclLog
 from whichrank.intake.node_errors import HINTS as OF_NODES
 from whichrank.intake.node_errors import NodeError, NodeErrors
@@ -42,7 +42,8 @@ MOST_FACTS: Final = 1 << 20
 MOST_PARTS: Final = 1024
 """Of a log that say something; what is said behind the last of them is of that one."""
 _OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport")
-_TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60}
+_TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60, b"Exception ignored in": 0}
+_BARRIER: Final = "store based barrier"
 
 
 @dataclass
@@ -79,11 +80,11 @@ class Log:
     restarts_s: list[float] = field(default_factory=list)
     reports: list[tuple[Report, int]] = field(default_factory=list)
     gloo: list[str] = field(default_factory=list)
-    killed: list[int] = field(default_factory=list)
+    killed: list[Killed] = field(default_factory=list)
     counted: dict[int, Dump] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     node_errors: list[NodeError] = field(default_factory=list)
-    corrupted: list[int] = field(default_factory=list)
+    corrupted: list[Killed] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
@@ -153,7 +154,7 @@ class _Reader:
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
-        self._note_time(torch_time_s(text), iso_time_s(who.time) if who.time else UNTIMED)
+        self._note_time(torch_time_s(text), collected_time_s(who.time) if who.time else UNTIMED)
         at_s, part = self._at_s, self._watchdog.part
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
@@ -167,6 +168,9 @@ class _Reader:
             self._nccl.see(text)
         elif has_any(text, _OF_LIBRARIES):
             self._errors.see(text, who, at_s, part)
+        elif _BARRIER in text or "store-based barrier" in text:
+            self._errors.see(text, who, at_s, part)
+            self._launchers.see(text, who, at_s, part)
         elif "NVRM: Xid" in text or "illed process " in text:
             self._kernel.see(text, who.host, at_s, part)
         elif has_any(text, OF_NODES):
@@ -230,9 +234,9 @@ class _Reader:
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
-            facts, self._kernel.xids, standings, max(mentioned), [], reports, list(self._errors.gloo),
+            facts, self._kernel.xids, standings, max(mentioned), [], reports, self._errors.remarks(),
             self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
             list(self._ras.polls()), begun_s=self._begun_s,
-            world_size=self._ends.world_size, left_out=self._watchdog.remark,
+            world_size=max(self._ends.world_size, self._errors.world_size), left_out=self._watchdog.remark,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from whichrank.intake.facts import Killed
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.plain_text import for_people
 from whichrank.model.reports import Report, Told
@@ -59,7 +60,7 @@ class NodeErrors:
 
     def __init__(self) -> None:
         self.errors: dict[NodeError, None] = {}
-        self.corrupted: list[int] = []
+        self.corrupted: list[Killed] = []
 
     def see(self, line: str, host: str = "", at_s: float = UNTIMED) -> None:
         """A line in which one of `HINTS` stands."""
@@ -73,7 +74,7 @@ class NodeErrors:
         elif found := _PANIC.search(line):
             self._add(found.group(1) or host, "a kernel panic by a machine check", at_s)
         elif (found := _CORRUPT.search(line)) and len(self.corrupted) < MOST:
-            self.corrupted.append(int(found.group(1)))
+            self.corrupted.append(Killed(int(found.group(1)), host, at_s))
 
     def _add(self, host: str, text: str, at_s: float) -> None:
         if len(self.errors) < MOST:

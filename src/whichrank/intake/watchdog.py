@@ -327,7 +327,19 @@ def dumps_of(standings: Iterable[Standing], world_size: int = 0) -> dict[int, Du
     for name, members in of_group.items():
         for stand in _stands(name, members, world_size):
             stands.setdefault(stand.standing.rank, []).append(stand)
-    return {rank: _dump(rank, mine) for rank, mine in sorted(stands.items())}
+    return {rank: _dump(rank, mine) for rank, mine in sorted(_read_where_others_wait(stands).items())}
+
+
+def _read_where_others_wait(stands: Mapping[int, list[_Stand]]) -> dict[int, list[_Stand]]:
+    """Without ranks of which no line says how far they are where all ranks meet, if others wait there and they nowhere.
+
+    What they say of a smaller group would make it look as if they had been read and had not come.
+    """
+    waiting = {rank for rank, mine in stands.items() if any(one.standing.timed_out for one in mine)}
+    of_all = {rank for rank, mine in stands.items() if any(one.group.desc == OF_ALL[0] for one in mine)}
+    if not waiting & of_all:
+        return dict(stands)
+    return {rank: mine for rank, mine in stands.items() if rank in of_all | waiting}
 
 
 class _Stand(NamedTuple):

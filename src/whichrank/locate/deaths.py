@@ -23,11 +23,11 @@ from whichrank.model.picture import Bools, Floats, Ints
 
 _CONNECTION = re.compile(
     r"connection ?(closed|reset|refused|aborted)|broken ?pipe|closed by peer|peer closed|timed? ?out|socket|eoferror"
-    r"|distbackenderror|distnetworkerror|diststoreerror|gloo|nccl|tensorpipe",
+    r"|distbackenderror|distnetworkerror|diststoreerror|gloo|(?<![/.-])nccl(?![\w-]*/)|tensorpipe",
     re.IGNORECASE,
 )
 _TRANSPORT = re.compile(
-    r"^Dist(Backend|Network|Store|QueueEmpty)?Error\b|^Rendezvous\w*Error\b|gloo|nccl|c10d|tensorpipe"
+    r"^Dist(Backend|Network|Store|QueueEmpty)?Error\b|^Rendezvous\w*Error\b|gloo|(?<![/.-])nccl(?![\w-]*/)|c10d|tensorpipe"
     r"|^RuntimeError: .*(by peer|connection (closed|reset|refused|aborted)|timed out waiting \d+ ?ms|broken pipe"
     r"|wait timeout|timeout waiting for key|operation timed out|socket timeout)",
     re.IGNORECASE,

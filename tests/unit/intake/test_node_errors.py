@@ -55,7 +55,7 @@ def test_a_panic_and_who_is_ended_by_damaged_memory() -> None:
         "MCE 0x1840: Killing python3:6005 early due to hardware memory corruption",
     )
     assert [(one.host, one.text) for one in errors.errors] == [("node0", "a kernel panic by a machine check")]
-    assert errors.corrupted == [6003, 6004, 6005]
+    assert [one.pid for one in errors.corrupted] == [6003, 6004, 6005]
 
 
 def test_a_host_is_said_by_the_line_or_by_what_collected_it_or_there_is_only_one() -> None:

@@ -105,19 +105,23 @@ def ended_in_accelerate(job: Job) -> Told:
 
 def broken_switch(job: Job) -> Told:
     """An NVSwitch of its node has failed; on another node one has reported what hangs nobody."""
-    fatal = worded("NVIDIA's driver: an error of an NVSwitch", host=_node(job.culprit), sxid=20034, severity="Fatal",
-                   text="Link 30 LTSSM Fault Up")  # fmt: skip
-    other = worded("NVIDIA's driver: an error of an NVSwitch", host="node99", sxid=28006, severity="Non-fatal",
-                   text="Link 46 MC TS crumbstore MCTO (First)")  # fmt: skip
+    name, clock = "NVIDIA's driver: an error of an NVSwitch", f"{job.hour:02}:00:00"
+    fatal = worded(
+        name, clock, host=_node(job.culprit), sxid=20034, severity="Fatal", text="Link 30 LTSSM Fault Up"
+    )  # fmt: skip
+    other = worded(
+        name, clock, host="node99", sxid=28006, severity="Non-fatal", text="Link 46 MC TS crumbstore MCTO (First)"
+    )
     waits = [line for rank in range(job.world) for line in gave_up(job, rank)]
     return Told([*placed(job), (LAUNCHER, other), *waits, (LAUNCHER, fatal)], decides=False)
 
 
 def machine_check(job: Job) -> Told:
     """A processor of its node has failed; on another node an error was corrected."""
-    fatal = worded("kernel: a machine check", host=_node(job.culprit), cpu=12, status=FATAL)
-    panic = worded("kernel: a panic by a machine check", host=_node(job.culprit))
-    other = worded("kernel: a machine check", host="node99", cpu=3, status=CORRECTED)
+    clock = f"{job.hour:02}:00:00"
+    fatal = worded("kernel: a machine check", clock, host=_node(job.culprit), cpu=12, status=FATAL)
+    panic = worded("kernel: a panic by a machine check", clock, host=_node(job.culprit))
+    other = worded("kernel: a machine check", clock, host="node99", cpu=3, status=CORRECTED)
     ends = [(LAUNCHER, text) for text in (other, fatal, *[panic] * job.random.randrange(2))]
     return Told([*placed(job), *silent(job).lines, *ends], decides=False)
 
