@@ -15,6 +15,8 @@ from whichrank.intake.log_time import UNTIMED, iso_time_s
 HINTS: Final = ("will restart worker group", "TORCHELASTIC_RESTART_COUNT", "restart_count", "DUE TO JOB REQUEUE")
 ONE_RESTART_S: Final = 30.0
 """All nodes have written of a restart by then: torchrun ends workers that do not by that time."""
+APART_S: Final = 1e-3
+"""Restarts between which nothing has a time are so far apart: what is said between them is of an attempt of its own."""
 _LEFT: Final = re.compile(r"(\d{1,6})/\d{1,6} attempts left; will restart worker group")
 _NUMBER: Final = re.compile(r"\b(?:TORCHELASTIC_RESTART_COUNT|restart_count) ?[=:] ?([1-9]\d{0,5})\b")
 _REQUEUED: Final = re.compile(
@@ -32,6 +34,7 @@ class Restarts:
     def __init__(self) -> None:
         self.at_s: list[float] = []
         self._number, self._left = 0, -1
+        self._said_s, self._alike = UNTIMED, 0
 
     def see(self, line: str, at_s: float = UNTIMED) -> bool:
         """A line in which one of `HINTS` stands; whether it is the first word of another attempt."""
@@ -53,7 +56,9 @@ class Restarts:
         else:
             return False
         if is_another:
-            self.at_s.append(at_s)
+            self._alike = self._alike + 1 if at_s == self._said_s else 0
+            self._said_s = at_s
+            self.at_s.append(at_s + APART_S * self._alike if at_s >= 0 else at_s)
         return is_another
 
     def _is_known(self, at_s: float) -> bool:

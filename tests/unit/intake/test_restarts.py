@@ -44,3 +44,9 @@ def test_a_job_that_is_queued_again_counts_anew() -> None:
 
 def test_other_lines_are_none() -> None:
     assert restarts("restart_counter=3", "TORCHELASTIC_RESTART_COUNT", "srun: DUE TO JOB REQUEUE") == [False] * 3
+
+
+def test_restarts_between_which_nothing_has_a_time_are_told_apart() -> None:
+    known = Restarts()
+    assert [known.see(left(number), 600.0) for number in (3, 2, 1)] == [True, True, True]
+    assert known.at_s[0] < known.at_s[1] < known.at_s[2] < 601
