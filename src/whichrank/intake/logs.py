@@ -137,6 +137,7 @@ class _Reader:
         self._most_facts = MOST_FACTS
         self._begun_s = UNTIMED
         self._of_watchdog: set[str] = set()  # bodies of lines in which nothing stands but words of the watchdog
+        self._restarts_before, self._is_begun_by_event = 0, False
         self._begin()
 
     def _begin(self) -> None:
@@ -209,15 +210,23 @@ class _Reader:
     def _end_part(self) -> None:
         """What was said so far is of an attempt that is over."""
         part = self._part()
-        if part.last_says_something and len(self._before) < MOST_PARTS:
+        is_event = self._restarts.is_event
+        if not part.last_says_something:
+            self._is_begun_by_event &= is_event
+        elif len(self._before) < MOST_PARTS:
+            self._restarts_before, self._is_begun_by_event = len(self._restarts.at_s) - 1, is_event
             self._known += len(part.facts) + len(part.standings)
             self._before.append(part)
             self._begun_s = self._restarts.at_s[-1]
             self._begin()
 
     def log(self) -> Log:
-        """What they all say."""
-        return replace(self._part(), restarts_s=self._restarts.at_s, before=self._before)
+        """What they all say. An event behind which nothing is said began no other attempt, see `restarts`."""
+        last, before, restarts_s = self._part(), self._before, self._restarts.at_s
+        if self._is_begun_by_event and not last.last_says_something:
+            *before, last = before
+            restarts_s = restarts_s[: self._restarts_before]
+        return replace(last, restarts_s=restarts_s, before=before)
 
     def _part(self) -> Log:
         last = self._watchdog.part

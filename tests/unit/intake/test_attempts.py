@@ -283,3 +283,47 @@ def test_times_of_lines() -> None:
     assert torchrun_time_s("2026-01-02_00:00:01") == DAY_S + 1
     for line in ("[E ProcessGroupNCCL.cpp:474]", "[E1399 00:00:00 x]", "[E101 25:00:00 x]"):
         assert torch_time_s(line) == UNTIMED
+
+
+JOBSET = worded("JobSet: another attempt", host="job-worker-0") + "\n"
+RAY_RESTART = (
+    worded("Ray: another attempt, by its state") + "\n" + worded("Ray: all workers have started", world=8) + "\n"
+)
+
+
+@pytest.mark.parametrize("between", [JOBSET, RAY_RESTART, JOBSET * 3, RAY_RESTART * 2])
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_restarts_of_ray_and_of_jobset(between: str, is_timed: bool, tmp_path: Path) -> None:
+    text = whole(hung(FIRST, 5, 167)) + between + whole(hung(SECOND, 2, 40))
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({2: [2], 1: [5]}, ())
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_events_behind_a_log_begin_no_attempt(is_timed: bool, tmp_path: Path) -> None:
+    # GIVEN a log of two attempts behind which the events of Kubernetes are printed
+    text = whole(hung(FIRST, 5, 167)) + RAY_RESTART + whole(hung(SECOND, 2, 40)) + JOBSET * 2
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    # THEN it is not said that the job was started once more
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({2: [2], 1: [5]}, ())
+    assert intake.attempts == 2
+
+
+def test_a_restart_of_ray_behind_events_is_one(tmp_path: Path) -> None:
+    text = whole(hung(FIRST, 5, 167)) + JOBSET + RAY_RESTART
+    intake = intake_of(tmp_path, {"job.log": text})
+    assert (names_by_attempt(intake), intake.attempts) == ({1: [5]}, 2)
+    assert STARTED_AGAIN in intake.recordings[0].remarks
+
+
+def test_a_container_that_is_started_again_begins_no_attempt(tmp_path: Path) -> None:
+    # GIVEN a job of which one container ended, which Kubernetes started again while all others waited
+    event = worded("Kubernetes: a container is started again", host="job-5") + "\n"
+    said = hung(FIRST, 5, 167, silent=True)
+    text = "".join(said[rank] + event * (rank == 3) for rank in said)
+    # THEN what is said before and behind that is of one attempt, and it is said where the rest is
+    recording, incident = found(tmp_path, {"job.log": text})
+    assert [one.rank for one in incident.candidates] == [5]
+    assert len(incident.victims.ranks) == 7
+    (remark,) = recording.remarks
+    assert remark.endswith("kubectl logs --previous job-5 -c pytorch")
