@@ -28,7 +28,7 @@ def index_of_attempts(gathered: Gathered) -> Html:
         el("li", f"{_capital(title)}: ", _said_of(incidents, place, is_open=is_open))
         for place, (title, incidents, is_open) in enumerate(attempts)
     )
-    return el("nav", el("h2", f"{len(attempts)} attempts"), el("ul", *lines))
+    return el("nav", el("h2", "Attempts"), el("ul", *lines))
 
 
 def _said_of(incidents: Sequence[Incident], place: int, *, is_open: bool) -> Html:

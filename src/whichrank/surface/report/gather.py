@@ -64,12 +64,14 @@ class EarlierAttempt:
     """What is shown of an attempt of the job before the last one.
 
     Attributes:
+        number: Of the attempt, as of `recording.Attempt`.
         title: `attempt 1 of 2`.
         incidents: That were found in it.
         left_open: Why its recording does not show which rank waits for which; empty if it does.
         remarks: What else is to be said of it, in sentences that begin small and have no full stop.
     """
 
+    number: int
     title: str
     incidents: tuple[Incident, ...]
     left_open: str = ""

@@ -137,7 +137,8 @@ def _earlier(intake: Intake, job: str) -> tuple[EarlierAttempt, ...]:
         recordings = [replace(one, job=name or one.job) for one in attempt.recordings]
         incidents = tuple(incident for one in recordings for incident in analyze(one))
         left_open = "" if incidents else next((one.left_open for one in recordings if one.left_open), "")
-        found.append(EarlierAttempt(intake.title_of(attempt.number), incidents, left_open, _remarks(recordings)))
+        title = intake.title_of(attempt.number)
+        found.append(EarlierAttempt(attempt.number, title, incidents, left_open, _remarks(recordings)))
     return tuple(found)
 
 

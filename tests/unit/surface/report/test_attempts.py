@@ -35,7 +35,7 @@ def page(folder: Path, lines: list[tuple[int, str]]) -> str:
 
 def headings(markup: str) -> list[str]:
     """Those of incidents and attempts, in their order."""
-    return [unescape(one) for one in re.findall(r"<h[23]>((?:ALERT|Attempt).*?)</h[23]>", markup)]
+    return [unescape(one) for one in re.findall(r"<h[23]>((?:ALERT|Attempt \d).*?)</h[23]>", markup)]
 
 
 def test_each_attempt_has_its_verdict_and_the_last_one_comes_first(tmp_path: Path) -> None:
