@@ -69,7 +69,7 @@ class Log:
         polls: Answers of RAS in the middle of the log.
         before: What the log says before the last line that starts the job again, by part, those that say something.
         begun_s: When its last part began, by the launcher; `UNTIMED` if that is not known or there is one part only.
-        left_out: What it says and is not kept, in a sentence; "" if all is.
+        not_kept: Lines of the watchdog in its last part that say something and are not kept, and how many there were.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -91,7 +91,18 @@ class Log:
     before: list[Log] = field(default_factory=list)
     begun_s: float = UNTIMED
     world_size: int = 0
-    left_out: str = ""
+    not_kept: tuple[int, int] = 0, 0
+
+    @property
+    def left_out(self) -> str:
+        """What all parts say and is not kept, in a sentence; "" if all is."""
+        count, seen = (sum(numbers) for numbers in zip(*(part.not_kept for part in (*self.before, self)), strict=True))
+        if not count:
+            return ""
+        return (
+            f"{count:,} of {seen:,} lines of PyTorch's watchdog were left out: they say what lies between the first "
+            "and the latest line of a rank on a group"
+        )
 
     @property
     def last_says_something(self) -> bool:
@@ -243,5 +254,5 @@ class _Reader:
             self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
             list(self._ras.polls()), begun_s=self._begun_s,
-            world_size=self._ends.world_size, left_out=self._watchdog.remark,
+            world_size=self._ends.world_size, not_kept=self._watchdog.not_kept,
         )  # fmt: skip

@@ -95,15 +95,9 @@ class Watchdog:
         return list(self._standings)
 
     @property
-    def remark(self) -> str:
-        """What was left out, "" if nothing was."""
-        count = self.left_out + self._standings.left_out
-        if not count:
-            return ""
-        return (
-            f"{count:,} of {self._seen:,} lines of PyTorch's watchdog were left out: they say what lies between the "
-            "first and the latest line of a rank on a group"
-        )
+    def not_kept(self) -> tuple[int, int]:
+        """Lines that say something and are not kept, and how many lines there were."""
+        return self.left_out + self._standings.left_out, self._seen
 
     def see(self, line: str, rank: int | None = None, at_s: float = UNTIMED, *, is_cut: bool = False) -> None:
         """A line in which one of `HINTS` stands.
