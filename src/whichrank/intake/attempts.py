@@ -132,7 +132,7 @@ def _times_of_part(part: Log) -> list[float]:
     """When something was said in it; of one in which nothing has a time, when the launcher began it."""
     times_s = [one.at_s for one in part.standings]
     times_s += [one.at_s for one in part.facts]
-    times_s += [one.at_s for one, _ in part.reports]
+    times_s += [one.at_s for one in part.reports]
     found = [at_s for at_s in times_s if at_s >= 0]
     return found or ([part.begun_s + STOPPED_S] if part.begun_s >= 0 and part.last_says_something else [])
 
@@ -151,7 +151,7 @@ def _in_order(log: Log) -> Log:
         log,
         standings=standings,
         facts=[replace(one, at_s=later(one.at_s)) for one in log.facts],
-        reports=[(replace(one, at_s=later(one.at_s)), part) for one, part in log.reports],
+        reports=[replace(one, at_s=later(one.at_s)) for one in log.reports],
         xids=[replace(one, at_s=later(one.at_s)) for one in log.xids],
         node_errors=[replace(one, at_s=later(one.at_s)) for one in log.node_errors],
         ends=[replace(one, at_s=later(one.at_s)) for one in log.ends],
@@ -269,7 +269,7 @@ def _distribute(part: Log, found: Sequence[Log], begins_s: Sequence[float], unti
     for standing in part.standings:
         attempt_at(standing.at_s).standings.append(standing)
     for report in part.reports:
-        attempt_at(report[0].at_s).reports.append(report)
+        attempt_at(report.at_s).reports.append(report)
 
 
 # ---- without times ---------------------------------------------------------------------------------------------------

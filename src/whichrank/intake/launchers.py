@@ -42,7 +42,7 @@ class Launchers:
         self._blocks: dict[Who, dict[str, str]] = {}
         self._traceback: dict[Who, bool] = {}
 
-    def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> bool:
+    def see(self, line: str, who: Who, at_s: float = UNTIMED) -> bool:
         """A line that may be of a launcher; whether it was."""
         writer = who._replace(time="")
         before = len(self.facts)
@@ -62,7 +62,7 @@ class Launchers:
             return False
         for place in range(before, len(self.facts)):
             one = self.facts[place]
-            self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s, part=part)
+            self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s)
         return True
 
     def _see_field(self, writer: Who, name: str, value: str) -> None:

@@ -44,47 +44,45 @@ class LibraryErrors:
     def __init__(self) -> None:
         self.gloo: dict[str, None] = {}
         self.most_rank = -1
-        self._absent: dict[int, dict[int, float]] = {}
-        self._came: dict[int, set[int]] = {}
-        self._prints: dict[tuple[int, int], tuple[int, str, str, float]] = {}
+        self._absent: dict[int, float] = {}
+        self._came: set[int] = set()
+        self._prints: dict[int, tuple[int, str, str, float]] = {}
 
-    def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> None:
+    def see(self, line: str, who: Who, at_s: float = UNTIMED) -> None:
         """A line that may be such an error."""
         if found := _ABSENT.search(line):
             for rank in numbers_in(found.group(1)):
-                self._absent.setdefault(part, {}).setdefault(rank, at_s)
+                self._absent.setdefault(rank, at_s)
                 self.most_rank = max(self.most_rank, rank)
         elif found := _CAME.search(line):
             rank = int(found.group(1))
             if rank < MOST_RANK and who.rank in (None, rank):
-                self._came.setdefault(part, set()).add(rank)
+                self._came.add(rank)
                 self.most_rank = max(self.most_rank, rank)
         elif "Detected mismatch between" in line:
-            self._see_prints(line, who, at_s, part)
+            self._see_prints(line, who, at_s)
         if (found := _GLOO.search(line)) and len(self.gloo) < MOST_TEXTS:
             whose = f"rank {who.rank}: " if who.rank is not None else ""
             self.gloo.setdefault(f"{whose}{_in_words(found)}", None)
 
-    def _see_prints(self, line: str, who: Who, at_s: float, part: int) -> None:
+    def _see_prints(self, line: str, who: Who, at_s: float) -> None:
         found = [one.groups() for one in _PRINTS.finditer(line)][:2]
         if not found or (who.rank is not None and int(found[0][0]) != who.rank):
             return  # numbers of a group, and not of the job
         for rank, seq, op, shape in found:
             if int(rank) < MOST_RANK:
                 self.most_rank = max(self.most_rank, int(rank))
-                self._prints.setdefault((int(rank), part), (int(seq or 1), op.lower(), shape or "", at_s))
+                self._prints.setdefault(int(rank), (int(seq or 1), op.lower(), shape or "", at_s))
 
-    def reports(self) -> list[tuple[Report, int]]:
-        """Who is absent, and of which part of the log that is."""
+    def reports(self) -> list[Report]:
+        """Who is absent."""
+        if not self._absent:
+            return []
         return [
-            (
-                Report(
-                    Told.ABSENT, tuple(sorted(absent)), "monitoredBarrier", tuple(sorted(self._came.get(part, ()))),
-                    int(Kind.MONITORED_BARRIER), at_s=max(absent.values()),
-                ),
-                part,
+            Report(
+                Told.ABSENT, tuple(sorted(self._absent)), "monitoredBarrier", tuple(sorted(self._came)),
+                int(Kind.MONITORED_BARRIER), at_s=max(self._absent.values()),
             )
-            for part, absent in self._absent.items()
         ]  # fmt: skip
 
     def standings(self) -> list[Standing]:
@@ -99,9 +97,8 @@ class LibraryErrors:
                 seq - 1,
                 TimedOut(seq, op, _size(shape) if shape else -1, -1, at_s),
                 at_s,
-                part,
             )
-            for (rank, part), (seq, op, shape, at_s) in self._prints.items()
+            for rank, (seq, op, shape, at_s) in self._prints.items()
         ]
 
 

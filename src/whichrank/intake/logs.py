@@ -56,7 +56,7 @@ class Log:
         most_rank: The highest rank that is mentioned, -1 if none is.
         world_size: Ranks of the job, as a launcher says it; 0: none does.
         restarts_s: When a launcher said that it starts the job again, in all parts, see `log_time`.
-        reports: What libraries and drivers say of ranks, each with its part of the log.
+        reports: What libraries and drivers say of ranks.
         gloo: Errors of Gloo, in words.
         killed: Processes that were killed for lack of memory.
         counted: By rank, what it has enqueued by NCCL's log.
@@ -77,7 +77,7 @@ class Log:
     standings: list[Standing] = field(default_factory=list)
     most_rank: int = -1
     restarts_s: list[float] = field(default_factory=list)
-    reports: list[tuple[Report, int]] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
     gloo: list[str] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
     counted: dict[int, Dump] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class _Reader:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
         self._note_time(torch_time_s(text), iso_time_s(who.time) if who.time else UNTIMED)
-        at_s, part = self._at_s, self._watchdog.part
+        at_s = self._at_s
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
         self._ras.see(text)
@@ -174,13 +174,13 @@ class _Reader:
             self._watchdog.see(piece.body, who.rank, at_s, is_cut=piece.is_cut)
         elif has_any(text, OF_WATCHDOG):
             self._watchdog.see(piece.body or text, who.rank, at_s, is_cut=piece.is_cut)
-            self._see_rest_of_line(piece, at_s, part)
+            self._see_rest_of_line(piece, at_s)
         elif " NCCL INFO " in text or " NCCL WARN " in text:
             self._nccl.see(text)
         elif has_any(text, _OF_LIBRARIES):
-            self._errors.see(text, who, at_s, part)
+            self._errors.see(text, who, at_s)
         elif "NVRM: Xid" in text or "illed process " in text:
-            self._kernel.see(text, who.host, at_s, part)
+            self._kernel.see(text, who.host, at_s)
         elif has_any(text, OF_NODES):
             self._nodes.see(text, who.host, at_s)
         elif has_any(text, OF_ENDS) and self._ends.see(text, who, at_s):
@@ -188,8 +188,8 @@ class _Reader:
         elif has_any(text, OF_RESTARTS):
             if self._restarts.see(text, at_s):
                 self._end_part()
-        elif not self._launchers.see(text, who, at_s, part):
-            self._desync.see(text, at_s, part)
+        elif not self._launchers.see(text, who, at_s):
+            self._desync.see(text, at_s)
         if self._known + len(self._launchers.facts) > self._most_facts:
             self._launchers.facts = without_repeats(self._launchers.facts)
             known = self._known + len(self._launchers.facts)
@@ -197,11 +197,11 @@ class _Reader:
                 raise FormatError("it says too much of ranks to be a log")
             self._most_facts = MOST_FACTS // 2 + known
 
-    def _see_rest_of_line(self, piece: Piece, at_s: float, part: int) -> None:
+    def _see_rest_of_line(self, piece: Piece, at_s: float) -> None:
         """What stands behind words of the watchdog, where a text has lost its ends of lines."""
         is_desync, is_restart = has_any(piece.text, OF_DESYNC), has_any(piece.text, OF_RESTARTS)
         if is_desync:
-            self._desync.see(piece.text, at_s, part)
+            self._desync.see(piece.text, at_s)
         if is_restart and self._restarts.see(piece.text, at_s):
             self._end_part()
         if piece.body and not is_desync and not is_restart:
@@ -240,13 +240,12 @@ class _Reader:
         return replace(last, restarts_s=restarts_s, before=before)
 
     def _part(self) -> Log:
-        last = self._watchdog.part
         standings = self._watchdog.reported()
         for more in (self._errors.standings(), self._desync.standings(set())):
-            known = {(one.rank, one.part) for one in standings}
-            standings = [*standings, *(one for one in more if (one.rank, one.part) not in known)]
-        facts = [*self._launchers.facts, *(replace(fact, part=last) for fact in self._nccl.facts())]
-        reports = [*self._errors.reports(), *((report, last) for report in self._nccl.reports())]
+            known = {one.rank for one in standings}
+            standings = [*standings, *(one for one in more if one.rank not in known)]
+        facts = [*self._launchers.facts, *self._nccl.facts()]
+        reports = [*self._errors.reports(), *self._nccl.reports()]
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
