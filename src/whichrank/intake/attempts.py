@@ -9,8 +9,9 @@ was read is told apart by attempt, and each is looked at alone. Attempts are tol
   ends the job;
 - counters: those of one rank on one group never go back.
 
-What is no log is of the last attempt, unless its path says otherwise. Where logs have no times, only one log can be
-told apart: which parts of several belong together nothing says, so there the last part of each is taken.
+What is no log is of the last attempt, unless its path says otherwise; of dumps see `dumps_of_attempts`. Where logs have
+no times, only one log can be told apart: which parts of several belong together nothing says, so there the last part of
+each is taken.
 
 Example: rank 0 writes at 03:00 and at 05:00 that an operation has run for 10 minutes. The second operation began at
 04:50, so whatever was written after 04:49 is of another attempt than what was written before.
@@ -21,7 +22,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -51,11 +52,13 @@ class Attempts:
         contents: Of each attempt, the first one first: what is of it, by its place among all. At least one.
         has_more: Something is of an earlier attempt, and of which one is not known: it is in none.
         is_started_again: The job was started again behind the last of them, and nothing is said of that attempt.
+        unknown: Dumps of which it is not known of which attempt they are: they are in none.
     """
 
     contents: tuple[dict[int, object], ...]
     has_more: bool = False
     is_started_again: bool = False
+    unknown: Mapping[int, object] = field(default_factory=dict)
 
 
 def attempt_in(path: str) -> int | None:
@@ -98,7 +101,7 @@ def told_apart(held: Sequence[tuple[str, object]]) -> Attempts:
 
 def _begins_of(contents: Sequence[Mapping[int, object]]) -> list[float] | None:
     """When attempts began whose files are known, but for the first one; None if that is not known of each."""
-    times = [[at_s for log in one.values() if isinstance(log, Log) for at_s in _times_s(log)] for one in contents]
+    times = [[at_s for log in one.values() if isinstance(log, Log) for at_s in all_times_s(log)] for one in contents]
     begins_s = [min(one, default=-1.0) for one in times]
     is_known = all(at_s >= 0 for at_s in begins_s) and begins_s == sorted(begins_s)
     return begins_s[1:] if is_known else None
@@ -108,7 +111,7 @@ def _told_apart(contents: Mapping[int, object]) -> Attempts:
     """The same where no path says it."""
     logs = {place: content for place, content in contents.items() if isinstance(content, Log)}
     others = {place: content for place, content in contents.items() if place not in logs}
-    if across_new_year(at_s for log in logs.values() for at_s in _times_s(log)):
+    if across_new_year(at_s for log in logs.values() for at_s in all_times_s(log)):
         logs = {place: _in_order(log) for place, log in logs.items()}
     has_times = any(one.at_s >= 0 for log in logs.values() for part in _parts(log) for one in part.standings)
     found = _of_times(logs) if has_times else _of_parts(logs)
@@ -120,7 +123,8 @@ def _parts(log: Log) -> list[Log]:
     return [*log.before, log]
 
 
-def _times_s(log: Log) -> list[float]:
+def all_times_s(log: Log) -> list[float]:
+    """When something was said in any part of it."""
     return [at_s for part in _parts(log) for at_s in _times_of_part(part)]
 
 
@@ -128,7 +132,7 @@ def _times_of_part(part: Log) -> list[float]:
     """When something was said in it; of one in which nothing has a time, when the launcher began it."""
     times_s = [one.at_s for one in part.standings]
     times_s += [one.at_s for one in part.facts]
-    times_s += [one.at_s for one, _ in part.reports]
+    times_s += [one.at_s for one in part.reports]
     found = [at_s for at_s in times_s if at_s >= 0]
     return found or ([part.begun_s + STOPPED_S] if part.begun_s >= 0 and part.last_says_something else [])
 
@@ -147,7 +151,7 @@ def _in_order(log: Log) -> Log:
         log,
         standings=standings,
         facts=[replace(one, at_s=later(one.at_s)) for one in log.facts],
-        reports=[(replace(one, at_s=later(one.at_s)), part) for one, part in log.reports],
+        reports=[replace(one, at_s=later(one.at_s)) for one in log.reports],
         xids=[replace(one, at_s=later(one.at_s)) for one in log.xids],
         killed=[one._replace(at_s=later(one.at_s)) for one in log.killed],
         corrupted=[one._replace(at_s=later(one.at_s)) for one in log.corrupted],
@@ -165,7 +169,7 @@ def _in_order(log: Log) -> Log:
 def _of_times(logs: Mapping[int, Log]) -> Attempts:
     """By when something was said. An attempt of which nothing is said is none."""
     begins_s = _begins_s(logs.values())
-    times_s = [at_s for log in logs.values() for at_s in _times_s(log)]
+    times_s = [at_s for log in logs.values() for at_s in all_times_s(log)]
     said = sorted({bisect_right(begins_s, at_s) for at_s in times_s})
     begins_s = [begins_s[one - 1] for one in said[1:]][-MOST:]
     of: list[dict[int, object]] = [{} for _ in range(len(begins_s) + 1)]
@@ -269,7 +273,7 @@ def _distribute(part: Log, found: Sequence[Log], begins_s: Sequence[float], unti
     for standing in part.standings:
         attempt_at(standing.at_s).standings.append(standing)
     for report in part.reports:
-        attempt_at(report[0].at_s).reports.append(report)
+        attempt_at(report.at_s).reports.append(report)
 
 
 # ---- without times ---------------------------------------------------------------------------------------------------

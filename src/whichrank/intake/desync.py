@@ -35,31 +35,31 @@ class Desync:
 
     def __init__(self) -> None:
         self._number = 0
-        self._at: dict[tuple[int, int], Standing] = {}
+        self._at: dict[int, Standing] = {}
 
-    def see(self, line: str, at_s: float = UNTIMED, part: int = 0) -> None:
+    def see(self, line: str, at_s: float = UNTIMED) -> None:
         """A line that may be of a report."""
         for found in _SAID.finditer(line):
             number, ranks, behind, stuck, state, name = found.groups()
             if number:
                 self._number = int(number)
             elif behind:
-                self._stand(ranks, int(behind), int(behind), None, at_s, part)
+                self._stand(ranks, int(behind), int(behind), None, at_s)
             elif stuck:
-                self._stand(ranks, int(stuck), int(stuck) - 1, None, at_s, part)
+                self._stand(ranks, int(stuck), int(stuck) - 1, None, at_s)
             elif self._number:
                 done, seq = state == "finished", self._number
                 op = None if done else TimedOut(seq, name.lower(), -1, -1, at_s)
-                self._stand(ranks, seq, seq if done else seq - 1, op, at_s, part)
+                self._stand(ranks, seq, seq if done else seq - 1, op, at_s)
 
-    def _stand(self, ranks: str, enqueued: int, completed: int, op: TimedOut | None, at_s: float, part: int) -> None:
+    def _stand(self, ranks: str, enqueued: int, completed: int, op: TimedOut | None, at_s: float) -> None:
         for rank in numbers_in(ranks):
-            self._at[rank, part] = Standing(rank, "0", OF_ALL[0], rank, enqueued, completed, op, at_s, part)
+            self._at[rank] = Standing(rank, "0", OF_ALL[0], rank, enqueued, completed, op, at_s)
 
-    def standings(self, known: set[tuple[int, int]]) -> list[Standing]:
+    def standings(self, known: set[int]) -> list[Standing]:
         """How far ranks are by it, but for those of whom more is known.
 
         Args:
-            known: Rank and part.
+            known: Those ranks.
         """
-        return [one for place, one in self._at.items() if place not in known]
+        return [one for rank, one in self._at.items() if rank not in known]

@@ -3,6 +3,9 @@
 Ray and Kubernetes name a process or a pod; which ranks those have say other lines. DeepSpeed and accelerate name
 neither: DeepSpeed prints the command of the process that it started last, whichever has ended, so that its local rank
 is not to be believed.
+
+Kubernetes starts containers again one by one, while those of other pods go on waiting. Its words do not say which of
+them failed first, so nobody is named by them; what is said is where the log of the failed container is.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from whichrank.intake.plain_text import for_people
 
 HINTS: Final = (
     "Worker exit type: ", ", memory used=", "world_rank=", "Setting up process group for", "OOMKilled", "Evicted",
-    "[launch.py:", "CalledProcessError", "Name:   ",
+    "[launch.py:", "CalledProcessError", "Name:   ", "restarting failed container", "Restart Count:",
+    "CrashLoopBackOff",
 )  # fmt: skip
 MOST: Final = 1 << 16
 MOST_REMARKS: Final = 8
@@ -39,6 +43,14 @@ _GOT_POD: Final = re.compile(r"(?<!\S)([a-z0-9][\w.-]{0,252}) {2,80}\d{1,4}/\d{1
 _REASON: Final = re.compile(r"^\s{2,16}Reason: {2,40}(OOMKilled|Evicted)\s{0,8}$|^Reason: {2,40}(Evicted)\s{0,8}$")
 _EVENT: Final = re.compile(
     r"\bWarning {2,40}Evicted {2,40}(?:(?!pod/)\S{1,40} {2,40})?(?:pod/([a-z0-9][\w.-]{0,252}) {1,80})?(.{0,200})"
+)
+_BACK_OFF: Final = re.compile(
+    r"\b[Bb]ack-off (?:\d\w{0,15} )?restarting failed container[ =]([a-z0-9][a-z0-9-]{0,62})(?: in pod | pod=)"
+    r"([a-z0-9][a-z0-9.-]{0,252})"
+)
+_COUNT: Final = re.compile(r"^\s{2,16}Restart Count: {1,40}([1-9]\d{0,5})\s{0,8}$")
+_LOOPS: Final = re.compile(
+    r"(?<!\S)([a-z0-9][a-z0-9.-]{0,252}) {2,80}\d{1,4}/\d{1,4} {2,40}CrashLoopBackOff {2,40}([1-9]\d{0,5})\b"
 )
 _DEEPSPEED: Final = re.compile(
     r"\[launch\.py:\d{1,6}:\w{1,40}\] .{0,8000}? ?exits with return code = (-?\d{1,6})\s{0,8}$"
@@ -101,6 +113,7 @@ class Ends:
         return (
             self._see_ray(line, who, at_s)
             or self._see_kubernetes(line, at_s)
+            or self._see_container(line)
             or self._see_deepspeed(line, who)
             or self._see_accelerate(line)
         )
@@ -140,6 +153,28 @@ class Ends:
         lacks = reason == "OOMKilled"
         self._add(
             End(pod, 0, 9 if lacks else -1, f"Kubernetes reports {reason} of pod {for_people(pod, 96)}", lacks, at_s)
+        )
+        return True
+
+    def _see_container(self, line: str) -> bool:
+        """A container that Kubernetes has started again, or is going to."""
+        if found := _BACK_OFF.search(line):
+            name, pod = found.groups()
+            self._remark(
+                f"Kubernetes starts container {name} of pod {pod} again since it ended; what it wrote before is "
+                f"printed by  kubectl logs --previous {pod} -c {name}"
+            )
+            return True
+        if found := _LOOPS.search(line):
+            pod, count = found.groups()
+        elif self._pod and (found := _COUNT.match(line)):
+            pod, count = self._pod, found.group(1)
+        else:
+            return False
+        often = "once" if count == "1" else f"{count} times"
+        self._remark(
+            f"Kubernetes has started a container of pod {pod} again, {often}; what it wrote before is printed by  "
+            f"kubectl logs --previous {pod}"
         )
         return True
 

@@ -23,7 +23,6 @@ class Fact:
         is_dead: Living peers have found it dead.
         world_size: Ranks of the communicator in which it says so of itself; 0: not said.
         at_s: When it was said or happened, see `log_time`.
-        part: Of the log that says so, see `watchdog.Standing`.
         bus: Address of its device, as NCCL writes it; empty: not known.
         lacked_memory: It was killed for lack of memory.
         by_task: It is a task of Slurm's, which is a rank unless another launcher makes several of each.
@@ -39,7 +38,6 @@ class Fact:
     world_size: int = 0
     by_task: bool = False
     at_s: float = UNTIMED
-    part: int = 0
     bus: str = ""
     lacked_memory: bool = False
 
@@ -60,7 +58,6 @@ class Xid:
         pid: Of the process that met it, 0 if the line does not say.
         words: What the driver says.
         at_s: When, see `log_time`.
-        part: Of the log, see `watchdog.Standing`.
     """
 
     number: int
@@ -69,7 +66,6 @@ class Xid:
     pid: int
     words: str
     at_s: float = UNTIMED
-    part: int = 0
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host else ""

@@ -202,6 +202,36 @@ TABLE: Final = (
           "Memory on the node (IP: {address}, ID: 09d0) where the task (actor ID: 5066, name=_RayTrainWorker__execute, "
           "pid={pid}, memory used=31.02GB) was running was 60.10GB / 62.00GB (0.969), which exceeds the memory usage "
           "threshold of 0.95.", b", memory used="),
+    Entry("Ray: another attempt", "ray", ("2.43", ""), "ray: python/ray/train/v2/_internal/execution/controller/"
+          "controller.py", "(TrainController pid=45197) Restarting training worker group after encountering failures "
+          "on 1 worker(s):", b"Restarting training worker group"),
+    Entry("Ray: another attempt, by its state", "ray", ("2.48", ""), "ray: pull request 53344; python/ray/train/v2/"
+          "_internal/execution/controller/state.py", "(TrainController pid=45197) [State Transition] RUNNING -> "
+          "RESTARTING.", b"[State Transition] RUNNING"),
+    Entry("Ray: another size, by its state", "ray", ("2.48", ""), "ray: pull request 53344; python/ray/train/v2/"
+          "_internal/execution/controller/state.py", "(TrainController pid=45197) [State Transition] RUNNING -> "
+          "RESIZING.", b"[State Transition] RUNNING"),
+    Entry("Ray: all workers have started", "ray", ("2.43", ""), "ray: pull request 52120; python/ray/train/v2/"
+          "_internal/execution/worker_group/worker_group.py", "(TrainController pid=45197) Started training worker "
+          "group of size {world}: ", b"Started training worker group of size"),
+    Entry("Ray: all workers have started, before", "ray", ("2.0", ""), "ray: python/ray/train/_internal/"
+          "backend_executor.py", "(TorchTrainer pid=45197, ip=10.76.0.71) Started distributed worker processes: ",
+          b"Started distributed worker processes"),
+    Entry("JobSet: another attempt", "jobset", ("0.6", ""), "kubernetes-sigs/jobset: pkg/constants/constants.go, "
+          "pkg/controllers/failure_policy.go", "  Warning  RestartJobSetFailurePolicyAction  3m  jobset-controller  "
+          "applying RestartJobSet failure policy action (first failed job: {host})", b"failure policy action"),
+    Entry("Kubernetes: a container is started again", "kubernetes", ("1.26", ""), "kubernetes: pkg/kubelet/kuberuntime/"
+          "kuberuntime_manager.go, doBackOff; pull request 113216", "  Warning  BackOff  1m (x5 over 3m)  kubelet  "
+          "Back-off restarting failed container pytorch in pod {host}_default(eb3eca99-7dde-46e7-8ce0-5fc983d965ab)",
+          b"restarting failed container"),
+    Entry("Kubernetes: a container waits to be started again", "kubernetes", ("", ""), "kubernetes: pkg/kubelet/"
+          "kuberuntime/kuberuntime_manager.go, doBackOff", "back-off 40s restarting failed container=pytorch "
+          "pod={host}_default(eb3eca99-7dde-46e7-8ce0-5fc983d965ab)", b"restarting failed container"),
+    Entry("Kubernetes: how often a container was started", "kubernetes", ("", ""), "kubernetes: kubectl/pkg/describe/"
+          "describe.go, describeContainers", "    Restart Count:  {attempt}", b"Restart Count:"),
+    Entry("Kubernetes: how often those of a listed pod were", "kubernetes", ("", ""), "kubernetes: pkg/printers/"
+          "internalversion/printers.go, printPod", "{host}   0/1     CrashLoopBackOff   5 (2m ago)   20m",
+          b"CrashLoopBackOff"),
     Entry("Kubernetes: name of a pod", "kubernetes", ("", ""), "kubernetes: kubectl/pkg/describe/describe.go",
           "Name:             {host}", b"Name:   "),
     Entry("Kubernetes: a container ran out of memory", "kubernetes", ("", ""),

@@ -36,13 +36,13 @@ class KernelLog:
         self.xids: list[Xid] = []
         self.killed: list[Killed] = []
 
-    def see(self, line: str, host: str = "", at_s: float = -1.0, part: int = 0) -> None:
+    def see(self, line: str, host: str = "", at_s: float = -1.0) -> None:
         """A line that may be one of them."""
         if found := _XID.search(line):
             said_host, device, number, pid, _, words = found.groups()
             known = int(pid) if pid and pid.isdecimal() else 0
             if len(self.xids) < MOST:
-                self.xids.append(Xid(int(number), device, said_host or host, known, words[:200], at_s, part))
+                self.xids.append(Xid(int(number), device, said_host or host, known, words[:200], at_s))
         elif (found := _KILLED.search(line)) and "emory" in line and len(self.killed) < MOST:
             self.killed.append(Killed(int(found.group(1)), host, at_s))
 

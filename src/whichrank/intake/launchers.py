@@ -53,7 +53,7 @@ class Launchers:
         self._traceback: dict[Who, bool] = {}
         self._raised: dict[Who, int] = {}
 
-    def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> bool:
+    def see(self, line: str, who: Who, at_s: float = UNTIMED) -> bool:
         """A line that may be of a launcher; whether it was."""
         writer = who._replace(time="")
         before = len(self.facts)
@@ -77,7 +77,7 @@ class Launchers:
             return False
         for place in range(before, len(self.facts)):
             one = self.facts[place]
-            self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s, part=part)
+            self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s)
         return True
 
     def _see_field(self, writer: Who, name: str, value: str) -> None:

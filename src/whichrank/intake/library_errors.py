@@ -48,13 +48,13 @@ class LibraryErrors:
     def __init__(self) -> None:
         self.gloo: dict[str, None] = {}
         self.most_rank = -1
-        self._absent: dict[int, dict[int, float]] = {}
-        self._came: dict[int, set[int]] = {}
-        self._prints: dict[tuple[int, int], tuple[int, str, str, float]] = {}
+        self._absent: dict[int, float] = {}
+        self._came: set[int] = set()
+        self._prints: dict[int, tuple[int, str, str, float]] = {}
         self._barrier: dict[int, tuple[int, float]] = {}
         self.world_size = 0
 
-    def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> None:
+    def see(self, line: str, who: Who, at_s: float = UNTIMED) -> None:
         """A line that may be such an error."""
         if (found := _ABSENT.search(line)) and who.rank:
             self._say(
@@ -63,15 +63,15 @@ class LibraryErrors:
             )
         elif found:
             for rank in numbers_in(found.group(1)):
-                self._absent.setdefault(part, {}).setdefault(rank, at_s)
+                self._absent.setdefault(rank, at_s)
                 self.most_rank = max(self.most_rank, rank)
         elif found := _CAME.search(line):
             rank = int(found.group(1))
             if rank < MOST_RANK and who.rank in (None, rank):
-                self._came.setdefault(part, set()).add(rank)
+                self._came.add(rank)
                 self.most_rank = max(self.most_rank, rank)
         elif "Detected mismatch between" in line:
-            self._see_prints(line, who, at_s, part)
+            self._see_prints(line, who, at_s)
         elif found := _BARRIER.search(line):
             self._see_barrier(*map(int, found.groups()), who=who, at_s=at_s)
         if found := _GLOO.search(line):
@@ -90,14 +90,14 @@ class LibraryErrors:
         self.most_rank = max(self.most_rank, size - 1)
         self._barrier[rank] = max(joined, self._barrier.get(rank, (0, at_s))[0]), at_s
 
-    def _see_prints(self, line: str, who: Who, at_s: float, part: int) -> None:
+    def _see_prints(self, line: str, who: Who, at_s: float) -> None:
         found = [one.groups() for one in _PRINTS.finditer(line)][:2]
         if not found or (who.rank is not None and int(found[0][0]) != who.rank):
             return  # numbers of a group, and not of the job
         for rank, seq, op, shape in found:
             if int(rank) < MOST_RANK:
                 self.most_rank = max(self.most_rank, int(rank))
-                self._prints.setdefault((int(rank), part), (int(seq or 1), op.lower(), shape or "", at_s))
+                self._prints.setdefault(int(rank), (int(seq or 1), op.lower(), shape or "", at_s))
 
     def remarks(self) -> list[str]:
         """What names nobody, for people."""
@@ -114,22 +114,21 @@ class LibraryErrors:
         is_known = 0 < joined == len(self._barrier) < self.world_size
         return tuple(rank for rank in range(self.world_size) if rank not in self._barrier) if is_known else ()
 
-    def reports(self) -> list[tuple[Report, int]]:
-        """Who is absent, and of which part of the log that is."""
-        begin = []
+    def reports(self) -> list[Report]:
+        """Who is absent."""
+        reports = []
         if absent := self._absent_at_begin():
             at_s = max(at_s for _, at_s in self._barrier.values())
             waiting = tuple(sorted(self._barrier))
-            begin = [(Report(Told.ABSENT, absent, "the store", waiting, int(Kind.BARRIER), at_s=at_s), 0)]
-        return begin + [
-            (
-                Report(
-                    Told.ABSENT, tuple(sorted(absent)), "monitoredBarrier", tuple(sorted(self._came.get(part, ()))),
-                    int(Kind.MONITORED_BARRIER), at_s=max(absent.values()),
-                ),
-                part,
+            reports = [Report(Told.ABSENT, absent, "the store", waiting, int(Kind.BARRIER), at_s=at_s)]
+        if not self._absent:
+            return reports
+        return [
+            *reports,
+            Report(
+                Told.ABSENT, tuple(sorted(self._absent)), "monitoredBarrier", tuple(sorted(self._came)),
+                int(Kind.MONITORED_BARRIER), at_s=max(self._absent.values()),
             )
-            for part, absent in self._absent.items()
         ]  # fmt: skip
 
     def standings(self) -> list[Standing]:
@@ -144,9 +143,8 @@ class LibraryErrors:
                 seq - 1,
                 TimedOut(seq, op, _size(shape) if shape else -1, -1, at_s),
                 at_s,
-                part,
             )
-            for (rank, part), (seq, op, shape, at_s) in self._prints.items()
+            for rank, (seq, op, shape, at_s) in self._prints.items()
         ]
 
 

@@ -79,7 +79,7 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
         facts[rank] = replace(facts[rank], status=SIGBUS, words=(*facts[rank].words, CORRUPTED))
     facts = without_survived(_of_this_run(facts, _run_of(facts, standings)))
     buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
-    reports = [*found, *(report for log in logs for report, _ in log.reports)]
+    reports = [*found, *(report for log in logs for report in log.reports)]
     hosts = {rank: host for rank, (host, _) in places.items() if host}
     hosts |= {rank: fact.host for rank, fact in facts.items() if fact.host}
     of_nodes, of_no_rank = reports_of((one for log in logs for one in log.node_errors if run.has(one.at_s)), hosts)

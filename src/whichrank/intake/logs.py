@@ -57,7 +57,7 @@ class Log:
         most_rank: The highest rank that is mentioned, -1 if none is.
         world_size: Ranks of the job, as a launcher says it; 0: none does.
         restarts_s: When a launcher said that it starts the job again, in all parts, see `log_time`.
-        reports: What libraries and drivers say of ranks, each with its part of the log.
+        reports: What libraries and drivers say of ranks.
         gloo: Errors of Gloo, in words.
         killed: Processes that were killed for lack of memory.
         counted: By rank, what it has enqueued by NCCL's log.
@@ -70,7 +70,7 @@ class Log:
         polls: Answers of RAS in the middle of the log.
         before: What the log says before the last line that starts the job again, by part, those that say something.
         begun_s: When its last part began, by the launcher; `UNTIMED` if that is not known or there is one part only.
-        left_out: What it says and is not kept, in a sentence; "" if all is.
+        not_kept: Lines of the watchdog in its last part that say something and are not kept, and how many there were.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Log:
     standings: list[Standing] = field(default_factory=list)
     most_rank: int = -1
     restarts_s: list[float] = field(default_factory=list)
-    reports: list[tuple[Report, int]] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
     gloo: list[str] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
     counted: dict[int, Dump] = field(default_factory=dict)
@@ -92,7 +92,18 @@ class Log:
     before: list[Log] = field(default_factory=list)
     begun_s: float = UNTIMED
     world_size: int = 0
-    left_out: str = ""
+    not_kept: tuple[int, int] = 0, 0
+
+    @property
+    def left_out(self) -> str:
+        """What all parts say and is not kept, in a sentence; "" if all is."""
+        count, seen = (sum(numbers) for numbers in zip(*(part.not_kept for part in (*self.before, self)), strict=True))
+        if not count:
+            return ""
+        return (
+            f"{count:,} of {seen:,} lines of PyTorch's watchdog were left out: they say what lies between the first "
+            "and the latest line of a rank on a group"
+        )
 
     @property
     def last_says_something(self) -> bool:
@@ -138,6 +149,7 @@ class _Reader:
         self._most_facts = MOST_FACTS
         self._begun_s = UNTIMED
         self._of_watchdog: set[str] = set()  # bodies of lines in which nothing stands but words of the watchdog
+        self._restarts_before, self._is_begun_by_event = 0, False
         self._begin()
 
     def _begin(self) -> None:
@@ -155,7 +167,7 @@ class _Reader:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
         self._note_time(torch_time_s(text), collected_time_s(who.time) if who.time else UNTIMED)
-        at_s, part = self._at_s, self._watchdog.part
+        at_s = self._at_s
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
         self._ras.see(text)
@@ -163,16 +175,16 @@ class _Reader:
             self._watchdog.see(piece.body, who.rank, at_s, is_cut=piece.is_cut)
         elif has_any(text, OF_WATCHDOG):
             self._watchdog.see(piece.body or text, who.rank, at_s, is_cut=piece.is_cut)
-            self._see_rest_of_line(piece, at_s, part)
+            self._see_rest_of_line(piece, at_s)
         elif " NCCL INFO " in text or " NCCL WARN " in text:
             self._nccl.see(text)
         elif has_any(text, _OF_LIBRARIES):
-            self._errors.see(text, who, at_s, part)
+            self._errors.see(text, who, at_s)
         elif _BARRIER in text or "store-based barrier" in text:
-            self._errors.see(text, who, at_s, part)
-            self._launchers.see(text, who, at_s, part)
+            self._errors.see(text, who, at_s)
+            self._launchers.see(text, who, at_s)
         elif "NVRM: Xid" in text or "illed process " in text:
-            self._kernel.see(text, who.host, at_s, part)
+            self._kernel.see(text, who.host, at_s)
         elif has_any(text, OF_NODES):
             self._nodes.see(text, who.host, at_s)
         elif has_any(text, OF_ENDS) and self._ends.see(text, who, at_s):
@@ -180,8 +192,8 @@ class _Reader:
         elif has_any(text, OF_RESTARTS):
             if self._restarts.see(text, at_s):
                 self._end_part()
-        elif not self._launchers.see(text, who, at_s, part):
-            self._desync.see(text, at_s, part)
+        elif not self._launchers.see(text, who, at_s):
+            self._desync.see(text, at_s)
         if self._known + len(self._launchers.facts) > self._most_facts:
             self._launchers.facts = without_repeats(self._launchers.facts)
             known = self._known + len(self._launchers.facts)
@@ -189,11 +201,11 @@ class _Reader:
                 raise FormatError("it says too much of ranks to be a log")
             self._most_facts = MOST_FACTS // 2 + known
 
-    def _see_rest_of_line(self, piece: Piece, at_s: float, part: int) -> None:
+    def _see_rest_of_line(self, piece: Piece, at_s: float) -> None:
         """What stands behind words of the watchdog, where a text has lost its ends of lines."""
         is_desync, is_restart = has_any(piece.text, OF_DESYNC), has_any(piece.text, OF_RESTARTS)
         if is_desync:
-            self._desync.see(piece.text, at_s, part)
+            self._desync.see(piece.text, at_s)
         if is_restart and self._restarts.see(piece.text, at_s):
             self._end_part()
         if piece.body and not is_desync and not is_restart:
@@ -213,24 +225,31 @@ class _Reader:
     def _end_part(self) -> None:
         """What was said so far is of an attempt that is over."""
         part = self._part()
-        if part.last_says_something and len(self._before) < MOST_PARTS:
+        is_event = self._restarts.is_event
+        if not part.last_says_something:
+            self._is_begun_by_event &= is_event
+        elif len(self._before) < MOST_PARTS:
+            self._restarts_before, self._is_begun_by_event = len(self._restarts.at_s) - 1, is_event
             self._known += len(part.facts) + len(part.standings)
             self._before.append(part)
             self._begun_s = self._restarts.at_s[-1]
             self._begin()
 
     def log(self) -> Log:
-        """What they all say."""
-        return replace(self._part(), restarts_s=self._restarts.at_s, before=self._before)
+        """What they all say. An event behind which nothing is said began no other attempt, see `restarts`."""
+        last, before, restarts_s = self._part(), self._before, self._restarts.at_s
+        if self._is_begun_by_event and not last.last_says_something:
+            *before, last = before
+            restarts_s = restarts_s[: self._restarts_before]
+        return replace(last, restarts_s=restarts_s, before=before)
 
     def _part(self) -> Log:
-        last = self._watchdog.part
         standings = self._watchdog.reported()
         for more in (self._errors.standings(), self._desync.standings(set())):
-            known = {(one.rank, one.part) for one in standings}
-            standings = [*standings, *(one for one in more if (one.rank, one.part) not in known)]
-        facts = [*self._launchers.facts, *(replace(fact, part=last) for fact in self._nccl.facts())]
-        reports = [*self._errors.reports(), *((report, last) for report in self._nccl.reports())]
+            known = {one.rank for one in standings}
+            standings = [*standings, *(one for one in more if one.rank not in known)]
+        facts = [*self._launchers.facts, *self._nccl.facts()]
+        reports = [*self._errors.reports(), *self._nccl.reports()]
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
@@ -238,5 +257,5 @@ class _Reader:
             self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
             list(self._ras.polls()), begun_s=self._begun_s,
-            world_size=max(self._ends.world_size, self._errors.world_size), left_out=self._watchdog.remark,
+            world_size=max(self._ends.world_size, self._errors.world_size), not_kept=self._watchdog.not_kept,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Final, cast
 from whichrank.errors import FormatError, IncompleteDataError, WhichrankError
 from whichrank.intake import by_kind, iteration_job
 from whichrank.intake.attempts import told_apart
+from whichrank.intake.dumps_of_attempts import with_dumps_told_apart
 from whichrank.intake.each_attempt import intake_of
 from whichrank.intake.flight_dump import Dump, Group
 from whichrank.intake.formats import Content
@@ -88,6 +89,7 @@ def put_together(
     for one in notes:
         note(one)
     found = told_apart([(part.note.path, part.content) for part in parts])
+    found = with_dumps_told_apart(found, [one.path for one in notes], [one.rank for one in notes])
 
     def recordings_of(contents: Mapping[int, object]) -> list[Recording]:
         mine = [replace(parts[place], content=cast("Content", one)) for place, one in sorted(contents.items())]

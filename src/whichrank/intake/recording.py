@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,8 @@ from whichrank.model.picture import Recorded
 from whichrank.model.step_ops import StepOps
 from whichrank.model.telemetry import Batch
 
+UNKNOWN: Final = 0
+"""In the place of the number of an attempt that is not known."""
 State = Literal["read", "empty", "damaged", "ignored"]
 
 
@@ -74,7 +76,7 @@ class Attempt:
     """What some paths held of an attempt of the job before the last one.
 
     Attributes:
-        number: Of the attempt, from 1.
+        number: Of the attempt, from 1; `UNKNOWN`: the recordings are of dumps that may be of any attempt.
         recordings: At least one.
     """
 
@@ -91,7 +93,7 @@ class Intake:
         notes: A note for each file.
         number: Of that attempt, from 1, among those of which something was read.
         attempts: How many there were; one more than `number` where nothing is known of the last one.
-        earlier: The attempts before that, the latest first.
+        earlier: The attempts before that, the latest first; before them what is of an attempt that is not known.
     """
 
     recordings: tuple[Recording, ...]
@@ -102,6 +104,8 @@ class Intake:
 
     def title_of(self, number: int) -> str:
         """`attempt 2 of 3 (last)`; empty if there is one attempt only."""
-        if self.attempts == 1:
+        if number == UNKNOWN:
+            return "dumps of an attempt that is not known"
+        if self.attempts == 1 and not self.earlier:
             return ""
         return f"attempt {number} of {self.attempts}" + (" (last)" if number == self.attempts else "")

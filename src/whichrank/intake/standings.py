@@ -62,7 +62,6 @@ class Standing:
         completed: The same of the last that is complete.
         timed_out: What it waited for, None if it did not say.
         at_s: When it was said; see `log_time`.
-        part: Of the log, counted from 0; a log has several where a launcher writes that it starts the job again.
     """
 
     rank: int
@@ -73,11 +72,10 @@ class Standing:
     completed: int
     timed_out: TimedOut | None = None
     at_s: float = UNTIMED
-    part: int = 0
 
 
-Place = tuple[int, str, int, int]
-"""Rank, group, group rank, part of the log."""
+Place = tuple[int, str, int]
+"""Rank, group, group rank."""
 
 
 @dataclass(slots=True)
@@ -161,8 +159,8 @@ class Standings:
     def __iter__(self) -> Iterator[Standing]:
         rows = [(line.order, place, line) for place, lines in self._places.items() for line in lines]
         rows.sort(key=lambda row: row[0])
-        for _, (rank, group, group_rank, part), one in rows:
-            yield Standing(rank, group, one.desc, group_rank, one.enqueued, one.completed, one.op, one.at_s, part)
+        for _, (rank, group, group_rank), one in rows:
+            yield Standing(rank, group, one.desc, group_rank, one.enqueued, one.completed, one.op, one.at_s)
 
 
 def _that_decide(lines: list[_Line]) -> Iterable[_Line]:

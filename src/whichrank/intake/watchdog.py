@@ -79,14 +79,13 @@ class Watchdog:
 
     Attributes:
         most_rank: The highest rank that is mentioned, -1 if none is.
-        part: Of the log in which the next line stands.
         left_out: Lines that say something and are not kept.
     """
 
     def __init__(self) -> None:
-        self.most_rank, self.part, self.left_out = -1, 0, 0
+        self.most_rank, self.left_out = -1, 0
         self._standings = Standings()
-        self._timed_out: dict[tuple[int, int], dict[int, _Lone]] = {}
+        self._timed_out: dict[int, dict[int, _Lone]] = {}
         self._seen = 0
 
     @property
@@ -95,15 +94,9 @@ class Watchdog:
         return list(self._standings)
 
     @property
-    def remark(self) -> str:
-        """What was left out, "" if nothing was."""
-        count = self.left_out + self._standings.left_out
-        if not count:
-            return ""
-        return (
-            f"{count:,} of {self._seen:,} lines of PyTorch's watchdog were left out: they say what lies between the "
-            "first and the latest line of a rank on a group"
-        )
+    def not_kept(self) -> tuple[int, int]:
+        """Lines that say something and are not kept, and how many lines there were."""
+        return self.left_out + self._standings.left_out, self._seen
 
     def see(self, line: str, rank: int | None = None, at_s: float = UNTIMED, *, is_cut: bool = False) -> None:
         """A line in which one of `HINTS` stands.
@@ -120,13 +113,13 @@ class Watchdog:
         if timeout is not None:
             self._see_timeout(timeout, at_s)
         elif status is not None:
-            lone = self._timed_out.get((status.rank, self.part), {}).get(status.at) if status.at >= 0 else None
-            place = status.rank, status.group, status.group_rank, self.part
+            lone = self._timed_out.get(status.rank, {}).get(status.at) if status.at >= 0 else None
+            place = status.rank, status.group, status.group_rank
             op = lone.op if lone else None
             self._standings.add(place, status.desc, status.enqueued, status.completed, op, at_s)
 
     def _see_timeout(self, one: _Timeout, at_s: float) -> None:
-        mine = self._timed_out.setdefault((one.rank, self.part), {})
+        mine = self._timed_out.setdefault(one.rank, {})
         before = mine.get(one.seq)
         if before is not None:
             began_s = at_s - one.ran_s if at_s >= 0 and one.ran_s else UNTIMED
@@ -147,17 +140,17 @@ class Watchdog:
         are the group of all ranks, and another rank ran out of time in the same operation of it, it waits there too.
         """
         standings = self.standings
-        explained: dict[tuple[int, int], list[Standing]] = {}
+        explained: dict[int, list[Standing]] = {}
         for one in standings:
-            explained.setdefault((one.rank, one.part), []).append(one)
-        alone: dict[tuple[int, int], _Lone] = {}
-        for (rank, part), ops in self._timed_out.items():
-            mine = explained.get((rank, part), ())
+            explained.setdefault(one.rank, []).append(one)
+        alone: dict[int, _Lone] = {}
+        for rank, ops in self._timed_out.items():
+            mine = explained.get(rank, ())
             if any(one.timed_out for one in mine):
                 continue
             for seq, lone in ops.items():
                 if not any(one.completed < seq <= one.enqueued for one in mine):
-                    alone[rank, part] = lone
+                    alone[rank] = lone
                     break
         if not alone:
             return standings
@@ -166,20 +159,20 @@ class Watchdog:
         like = {}
         if all(map(_is_of_all, standings)):
             like = {(one.timed_out.seq, one.timed_out.op, one.timed_out.count): one for one in said if one.timed_out}
-        found, others = list[Standing](), dict[tuple[int, str, int, int], list[tuple[int, _Lone]]]()
-        for (rank, part), lone in alone.items():
+        found, others = list[Standing](), dict[tuple[int, str, int], list[tuple[int, _Lone]]]()
+        for rank, lone in alone.items():
             op = lone.op
             if (key := (op.seq, op.op, op.count)) in like and (lone.place == rank or not lone.is_known):
                 found.append(
                     replace(
                         like[key], rank=rank, group_rank=rank, enqueued=op.seq, completed=op.seq - 1, timed_out=op,
-                        at_s=op.at_s, part=part,
+                        at_s=op.at_s,
                     )
                 )  # fmt: skip
             else:
-                others.setdefault((*key, part), []).append((rank, lone))
-        for (*_, part), those in others.items():
-            found += _in_a_group(those, [one for one in standings if one.part == part], part)
+                others.setdefault(key, []).append((rank, lone))
+        for those in others.values():
+            found += _in_a_group(those, standings)
         return [*standings, *found]
 
 
@@ -277,7 +270,7 @@ def _status_in(
     return _Status(rank, group, desc or "", int(group_rank), enqueued, completed, seq)
 
 
-def _in_a_group(mine: Sequence[tuple[int, _Lone]], standings: Iterable[Standing], part: int) -> list[Standing]:
+def _in_a_group(mine: Sequence[tuple[int, _Lone]], standings: Iterable[Standing]) -> list[Standing]:
     """How far ranks are that ran out of time in one and the same operation, of a group that no line names.
 
     It is the group of all if their numbers in it are those in the job, and if nobody stands elsewhere on that: an
@@ -290,9 +283,7 @@ def _in_a_group(mine: Sequence[tuple[int, _Lone]], standings: Iterable[Standing]
     is_of_all &= all(one.timed_out is None or one.timed_out.seq == op.seq for one in of_all)
     name = _FIRST_GROUP if is_of_all else f"{_ANY_GROUP}{op.op} #{op.seq}"
     return [
-        Standing(
-            rank, name, OF_ALL[0] if is_of_all else "", lone.place, op.seq, op.seq - 1, lone.op, lone.op.at_s, part
-        )
+        Standing(rank, name, OF_ALL[0] if is_of_all else "", lone.place, op.seq, op.seq - 1, lone.op, lone.op.at_s)
         for rank, lone in mine
     ]
 

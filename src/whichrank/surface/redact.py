@@ -60,10 +60,11 @@ def redacted(gathered: Gathered, notes: Sequence[Note], what: Iterable[Redacted]
 def _known_hosts(gathered: Gathered) -> Iterator[str]:
     """All names of hosts that the values hold as such."""
     yield from (*gathered.hosts.values(), *gathered.more_hosts)
-    for job in (gathered.job, *(incident.job for incident in gathered.incidents)):
+    incidents = [*gathered.incidents, *(incident for one in gathered.earlier for incident in one.incidents)]
+    for job in (gathered.job, *(incident.job for incident in incidents)):
         if found := _JOB.match(job):
             yield found[1]
-    for incident in gathered.incidents:
+    for incident in incidents:
         yield from (one.host for one in (*incident.culprits, *incident.candidates) if one.host)
         yield from (found[1] for command in incident.next if (found := _ON.match(command)))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_logs import FIRST, RESTART, SECOND, hung, names_by_attempt, untimed, whole
 
 from whichrank.errors import UsageError
 from whichrank.intake.attempts import attempt_in
@@ -21,32 +22,7 @@ from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
 
-FIRST, SECOND = "601 03:00:00.1", "601 05:00:00.1"
-RESTART = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
 DAY_S = 86400.0
-
-
-def hung(at: str, late: int, seq: int, world: int = 8, *, silent: bool = False) -> dict[int, str]:
-    """What each rank writes when all but one have run out of time; that one may be silent."""
-    said = {}
-    for rank in range(world):
-        begin = f"[rank{rank}]:[E{at} ProcessGroupNCCL.cpp:632] "
-        who = f"{begin}[PG ID 0 PG GUID 0(default_pg) Rank {rank}] "
-        said[rank] = (
-            f"{begin}[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, "
-            f"OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600001 milliseconds before timing "
-            f"out.\n{who} failure detected by watchdog at work sequence id: {seq} PG status: last enqueued work: "
-            f"{seq + 2}, last completed work: {seq - 1}\n"
-        )
-        if rank == late:
-            asked = "Received a dump signal due to a collective timeout from  rank 0 and we will try our best to dump"
-            count = f"Last enqueued NCCL work: {seq - 1}, last completed NCCL work: {seq - 1}.This is"
-            said[rank] = "" if silent else f"{who}{asked}. {count}\n"
-    return said
-
-
-def whole(said: dict[int, str]) -> str:
-    return "".join(said.values())
 
 
 def intake_of(folder: Path, files: dict[str, str]) -> Intake:
@@ -61,19 +37,6 @@ def found(folder: Path, files: dict[str, str]) -> tuple[Recording, Incident]:
     (recording,) = intake_of(folder, files).recordings
     (incident,) = analyze(recording)
     return recording, incident
-
-
-def names_by_attempt(intake: Intake) -> dict[int, list[int]]:
-    """Culprits, or candidates where nobody is named, of each attempt by its number."""
-    recordings = {intake.number: intake.recordings, **{one.number: one.recordings for one in intake.earlier}}
-    return {
-        number: [c.rank for one in those for i in analyze(one) for c in i.culprits or i.candidates]
-        for number, those in recordings.items()
-    }
-
-
-def untimed(text: str) -> str:
-    return text.replace(f"[E{FIRST} ", "[E ").replace(f"[E{SECOND} ", "[E ")
 
 
 @pytest.mark.parametrize(
@@ -283,3 +246,47 @@ def test_times_of_lines() -> None:
     assert torchrun_time_s("2026-01-02_00:00:01") == DAY_S + 1
     for line in ("[E ProcessGroupNCCL.cpp:474]", "[E1399 00:00:00 x]", "[E101 25:00:00 x]"):
         assert torch_time_s(line) == UNTIMED
+
+
+JOBSET = worded("JobSet: another attempt", host="job-worker-0") + "\n"
+RAY_RESTART = (
+    worded("Ray: another attempt, by its state") + "\n" + worded("Ray: all workers have started", world=8) + "\n"
+)
+
+
+@pytest.mark.parametrize("between", [JOBSET, RAY_RESTART, JOBSET * 3, RAY_RESTART * 2])
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_restarts_of_ray_and_of_jobset(between: str, is_timed: bool, tmp_path: Path) -> None:
+    text = whole(hung(FIRST, 5, 167)) + between + whole(hung(SECOND, 2, 40))
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({2: [2], 1: [5]}, ())
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_events_behind_a_log_begin_no_attempt(is_timed: bool, tmp_path: Path) -> None:
+    # GIVEN a log of two attempts behind which the events of Kubernetes are printed
+    text = whole(hung(FIRST, 5, 167)) + RAY_RESTART + whole(hung(SECOND, 2, 40)) + JOBSET * 2
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    # THEN it is not said that the job was started once more
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({2: [2], 1: [5]}, ())
+    assert intake.attempts == 2
+
+
+def test_a_restart_of_ray_behind_events_is_one(tmp_path: Path) -> None:
+    text = whole(hung(FIRST, 5, 167)) + JOBSET + RAY_RESTART
+    intake = intake_of(tmp_path, {"job.log": text})
+    assert (names_by_attempt(intake), intake.attempts) == ({1: [5]}, 2)
+    assert STARTED_AGAIN in intake.recordings[0].remarks
+
+
+def test_a_container_that_is_started_again_begins_no_attempt(tmp_path: Path) -> None:
+    # GIVEN a job of which one container ended, which Kubernetes started again while all others waited
+    event = worded("Kubernetes: a container is started again", host="job-5") + "\n"
+    said = hung(FIRST, 5, 167, silent=True)
+    text = "".join(said[rank] + event * (rank == 3) for rank in said)
+    # THEN what is said before and behind that is of one attempt, and it is said where the rest is
+    recording, incident = found(tmp_path, {"job.log": text})
+    assert [one.rank for one in incident.candidates] == [5]
+    assert len(incident.victims.ranks) == 7
+    (remark,) = recording.remarks
+    assert remark.endswith("kubectl logs --previous job-5 -c pytorch")

@@ -130,3 +130,35 @@ def test_of_a_pod_with_several_ranks_nobody_is_said_to_have_ended() -> None:
     assert all("OOMKilled of pod job-4" in fact.words[0] for fact in found.values())
     (alone,) = with_ends(ends, {5: Fact(5, "job-4", 75)}, {})[0].values()
     assert (alone.rank, alone.status, alone.lacked_memory) == (5, 9, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ("back-off 40s restarting failed container=pytorch pod=w-0_kubeflow(2e06a4e3)",),
+            "container pytorch of pod w-0 ",
+        ),
+        (
+            ("Back-off restarting failed container pytorch in pod w-0_ns(2e06)",),
+            "container pytorch of pod w-0 again since",
+        ),
+        (("w-0   0/1   CrashLoopBackOff   5 (2m ago)   20m",), "a container of pod w-0 again, 5 times;"),
+        (("Name:             w-0", "    Restart Count:  1"), "a container of pod w-0 again, once;"),
+    ],
+)
+def test_a_container_that_kubernetes_starts_again_names_nobody(lines: tuple[str, ...], said: str) -> None:
+    ends = seen(*lines)
+    (remark,) = ends.remarks
+    assert said in remark
+    assert "kubectl logs --previous w-0" in remark
+    assert not ends.ends
+
+
+@pytest.mark.parametrize(
+    "line", ["    Restart Count:  0", "    Restart Count:  3", "Back-off restarting failed container"]
+)
+def test_a_count_without_a_pod_or_a_restart_says_nothing(line: str) -> None:
+    ends = Ends()
+    assert not ends.see(line, Who())
+    assert not ends.remarks

@@ -281,6 +281,24 @@ def test_facts_that_come_again_are_kept_twice(monkeypatch: pytest.MonkeyPatch) -
     assert log.facts[-1].at_s - log.facts[0].at_s == 59
 
 
+def test_lines_of_earlier_parts_that_are_left_out_are_counted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN more lines of the watchdog than are kept before a restart, and few behind it
+    monkeypatch.setattr(standings, "MOST_LINES", 100)
+    line = "[rank{0}]:[E601 0{3}:00:00.1 a.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank {0}] last enqueued work: {1}, "
+    line += "last completed work: {2}\n"
+    before, behind = (
+        "".join(line.format(at % 4, at, at - 1, hour) for at in range(n)) for hour, n in ((3, 2000), (5, 8))
+    )
+    again = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    (tmp_path / "job.log").write_text(before + again + behind)
+    # WHEN it is read THEN it is said once how many of all lines were left out
+    (part,) = look_into(tmp_path / "job.log")
+    assert re.match(r"1,[89]\d\d of 2,008 lines of PyTorch's watchdog were left out", part.note.what)
+    assert part.note.what.count("were left out") == 1
+
+
 def test_lines_that_are_left_out_are_counted_in_the_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN more lines of the watchdog than are kept, each of another operation
     monkeypatch.setattr(standings, "MOST_LINES", 100)

@@ -13,7 +13,7 @@ from whichrank.intake.logs import Log
 from whichrank.intake.standings import Standing, Standings, TimedOut
 from whichrank.intake.watchdog import dumps_of
 
-PLACE = 3, "0", 3, 0
+PLACE = 3, "0", 3
 
 
 def test_a_line_that_comes_again_is_kept_twice() -> None:
@@ -30,7 +30,7 @@ def test_a_line_that_comes_again_is_kept_twice() -> None:
 def test_lines_stay_in_the_order_of_their_latest_time() -> None:
     found = Standings()
     for rank in (0, 1, 0, 0):
-        found.add((rank, "0", rank, 0), "", 9, 8, None, -1.0)
+        found.add((rank, "0", rank), "", 9, 8, None, -1.0)
     assert [one.rank for one in found] == [0, 1, 0]
 
 
@@ -58,7 +58,7 @@ def test_what_is_left_out_changes_nothing(seed: int, has_times: bool, monkeypatc
     found = Standings()
     for one in all_lines:
         at_s = one.at_s if has_times else -1.0
-        place = one.rank, one.group, one.group_rank, one.part
+        place = one.rank, one.group, one.group_rank
         found.add(place, one.desc, one.enqueued, one.completed, one.timed_out if has_times else None, at_s)
     if not has_times:
         all_lines = [Standing(o.rank, "0", "", o.rank, o.enqueued, o.completed) for o in all_lines]
@@ -82,6 +82,6 @@ def test_more_ranks_and_groups_than_a_job_has_are_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "MOST_KEPT", 20)
     found = Standings()
     for rank in range(22):  # it is looked at again when they have doubled
-        found.add((rank, "0", rank, 0), "", 1, 0, None, -1.0)
+        found.add((rank, "0", rank), "", 1, 0, None, -1.0)
     with pytest.raises(FormatError, match="too much of ranks"):
-        found.add((22, "0", 22, 0), "", 1, 0, None, -1.0)
+        found.add((22, "0", 22), "", 1, 0, None, -1.0)

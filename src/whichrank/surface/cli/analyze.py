@@ -77,6 +77,7 @@ def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[list[
 
 def _print(verdicts: Sequence[Verdict], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
     """All that is to be said; returns the exit code."""
+    from whichrank.intake.recording import UNKNOWN
     from whichrank.server.what_if import bill_of
     from whichrank.surface.bill import sentences_of
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
@@ -97,7 +98,8 @@ def _print(verdicts: Sequence[Verdict], intake: Intake, *, as_json: bool, is_com
     ask_for = NEXT_TIME if last.left_open else ()
     for sentence in (*_sentences(intake), *last.left_open, *of_earlier(verdicts), *ask_for):
         talk(sentence)
-    return exit_code_of(last.incidents) or (0 if is_complete and not last.left_open else EXIT_INCOMPLETE)
+    of_any = last.incidents or next((one.incidents for one in verdicts if one.number == UNKNOWN), ())
+    return exit_code_of(of_any) or (0 if is_complete and not last.left_open else EXIT_INCOMPLETE)
 
 
 def _print_json(verdicts: Sequence[Verdict], notes: Sequence[Note], bills: Sequence[Bill] = ()) -> None:

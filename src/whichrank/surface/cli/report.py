@@ -38,6 +38,7 @@ def command(paths: tuple[Path, ...], output: Path, layout: Path | None, redact: 
     from whichrank.surface.output_file import refuse_existing, refuse_read, write_output
 
     with ended_at_once():
+        from whichrank.intake.recording import UNKNOWN
         from whichrank.surface.configuration import configuration_at
         from whichrank.surface.find_record import paths_or_newest
         from whichrank.surface.report.make import gather
@@ -62,4 +63,5 @@ def command(paths: tuple[Path, ...], output: Path, layout: Path | None, redact: 
     for said in (source.gathered.missing, source.damage):
         if said:
             talk(said)
-    return exit_code_of(source.gathered.incidents) or (0 if source.is_complete else EXIT_INCOMPLETE)
+    unknown = next((one.incidents for one in source.gathered.earlier if one.number == UNKNOWN), ())
+    return exit_code_of(source.gathered.incidents or unknown) or (0 if source.is_complete else EXIT_INCOMPLETE)

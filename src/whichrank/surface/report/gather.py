@@ -60,6 +60,25 @@ class Operations:
 
 
 @dataclass(frozen=True)
+class EarlierAttempt:
+    """What is shown of an attempt of the job before the last one.
+
+    Attributes:
+        number: Of the attempt, as of `recording.Attempt`.
+        title: `attempt 1 of 2`.
+        incidents: That were found in it.
+        left_open: Why its recording does not show which rank waits for which; empty if it does.
+        remarks: What else is to be said of it, in sentences that begin small and have no full stop.
+    """
+
+    number: int
+    title: str
+    incidents: tuple[Incident, ...]
+    left_open: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Gathered:
     """What a page or an export is made of.
 
@@ -86,6 +105,9 @@ class Gathered:
         left_open: Why the recording does not show which rank waits for which; empty if it does.
         layout: How ranks are arranged.
         mitigations: What was done about something slow, in order.
+        attempt: Which attempt of the job all of this is about, `attempt 2 of 2 (last)`; empty if there was one only.
+        earlier: The attempts before it, the latest first.
+        remarks: What else is to be said of it, in sentences that begin small and have no full stop.
     """
 
     job: str
@@ -109,6 +131,9 @@ class Gathered:
     left_open: str = ""
     layout: LayoutWords = NO_LAYOUT
     mitigations: tuple[Mitigated, ...] = ()
+    attempt: str = ""
+    earlier: tuple[EarlierAttempt, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def has_times(self) -> bool:

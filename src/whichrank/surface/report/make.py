@@ -13,6 +13,7 @@ import numpy as np
 from whichrank.analyzer import Analyzer
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.intake.read import read
+from whichrank.intake.recording import Intake, Recording
 from whichrank.server.analyze import analyze, analyzed, analyzer_of
 from whichrank.server.incidents_file import FILE_NAME, job_file, read_incidents
 from whichrank.server.mitigations_file import mitigated_in
@@ -20,7 +21,7 @@ from whichrank.server.replay import settings_of, tape_at
 from whichrank.server.times_file import read_times
 from whichrank.stage.config_file import Configured
 from whichrank.surface.redact import Redacted, redacted
-from whichrank.surface.report.gather import MOST_SPANS, Gathered, Gatherer
+from whichrank.surface.report.gather import MOST_SPANS, EarlierAttempt, Gathered, Gatherer
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.spans import SPAN
 from whichrank.wire.tape import Tape
@@ -104,7 +105,7 @@ def record_in(paths: Sequence[Path]) -> Path | None:
 def _of_recordings(
     paths: Sequence[Path], show_progress: ShowProgress, job: str, most_spans: int, configured: Configured | None
 ) -> Source:
-    """Of recordings of several kinds, all verdicts, and the operations of the first."""
+    """Of recordings of several kinds, all verdicts, and the operations of the first one of the last attempt."""
     intake = read(paths, show_progress)
     recording, *others = (replace(one, job=job or one.job) for one in intake.recordings)
     analyzer = analyzer_of(recording)
@@ -116,10 +117,33 @@ def _of_recordings(
     incidents = (*gathered.incidents, *more)
     left_open = "" if incidents else next((one.left_open for one in intake.recordings if one.left_open), "")
     gathered = replace(
-        gathered, incidents=incidents, scenes=(*gathered.scenes, *(None for _ in more)), left_open=left_open
+        gathered, incidents=incidents, scenes=(*gathered.scenes, *(None for _ in more)), left_open=left_open,
+        attempt=intake.title_of(intake.number), earlier=_earlier(intake, job), remarks=_remarks(intake.recordings),
     )  # fmt: skip
     notes = tuple(msgspec.to_builtins(note) for note in intake.notes)
     return Source(gathered, notes, not left_open and not any(one.unread for one in intake.recordings))
+
+
+def _earlier(intake: Intake, job: str) -> tuple[EarlierAttempt, ...]:
+    """The verdicts on the attempts before the last one, the latest first.
+
+    Args:
+        intake: What was read.
+        job: A name for it that is used in place of its own; empty: that one.
+    """
+    found = []
+    for attempt in intake.earlier:
+        name = f"{job}-attempt-{attempt.number}" if job else ""
+        recordings = [replace(one, job=name or one.job) for one in attempt.recordings]
+        incidents = tuple(incident for one in recordings for incident in analyze(one))
+        left_open = "" if incidents else next((one.left_open for one in recordings if one.left_open), "")
+        title = intake.title_of(attempt.number)
+        found.append(EarlierAttempt(attempt.number, title, incidents, left_open, _remarks(recordings)))
+    return tuple(found)
+
+
+def _remarks(recordings: Iterable[Recording]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for one in recordings for text in one.remarks))
 
 
 def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int, configured: Configured | None) -> Source:

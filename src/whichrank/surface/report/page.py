@@ -1,5 +1,7 @@
 """The page of a report: an index where there are several incidents, a part for each, and what is known of the job.
 
+Of a job with several attempts it shows the last one in full, and of the earlier ones the verdicts with their evidence.
+
 Everything is in the HTML itself. There is no script, so the page shows the same in a mail program, on paper and on a
 phone, and nothing that a job calls itself can run.
 """
@@ -16,6 +18,7 @@ from whichrank import __version__
 from whichrank.model.incident import Incident
 from whichrank.server.mitigations_file import Mitigated
 from whichrank.surface.mitigated import said
+from whichrank.surface.report.attempts import earlier_attempt, index_of_attempts, sentence
 from whichrank.surface.report.gather import Gathered, Operations
 from whichrank.surface.report.html import Html, el, join, section, table
 from whichrank.surface.report.iterations import change_table, heat_maps, link_table, times
@@ -63,6 +66,7 @@ def _title(gathered: Gathered, *, is_known: bool) -> str:
 def _head(gathered: Gathered, *, is_known: bool) -> Html:
     hosts = len({*gathered.hosts.values(), *gathered.more_hosts})
     about = [
+        gathered.attempt,
         counted(gathered.world_size) if gathered.world_size else None,
         counted(hosts, "host") if hosts else None,
         gathered.layout.known,
@@ -93,11 +97,17 @@ def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]], *, is_known: b
     elif not gathered.incidents:
         yield el("p", "No incident.", class_="nothing")
     anchors = [f"incident-{number}" for number in range(1, len(gathered.incidents) + 1)]
-    if len(anchors) > 1:
+    if gathered.earlier:
+        yield index_of_attempts(gathered)
+    elif len(anchors) > 1:
         yield _index(gathered.incidents, anchors)
     for incident, scene, anchor in zip(gathered.incidents, gathered.scenes, anchors, strict=True):
         yield article(gathered, incident, scene, anchor)
     yield from _job(gathered)
+    for text in gathered.remarks:
+        yield el("p", sentence(text), class_="soft")
+    for place, attempt in enumerate(gathered.earlier, 1):
+        yield earlier_attempt(gathered, attempt, place)
     if notes:
         yield section("What was read", _notes(notes))
 

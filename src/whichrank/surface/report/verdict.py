@@ -58,8 +58,28 @@ def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor:
     )
 
 
-def _part(title: str, body: Html | None) -> Html | None:
-    return section(title, body, level=3) if body else None
+def short_article(gathered: Gathered, incident: Incident, anchor: str) -> Html:
+    """The same of an earlier attempt, shorter: what is said, who it is, the evidence. Nothing is to be done any more.
+
+    Args:
+        gathered: The job.
+        incident: Of the attempt.
+        anchor: Its place in the page.
+    """
+    return el(
+        "article",
+        el("h3", headline(incident)),
+        el("p", paragraph(incident).partition("\n")[0]),
+        _facts(gathered, incident, has_end=True),
+        _part("Who it was" if incident.culprits else "Who it may have been", _named(incident), level=4),
+        _part("Evidence", _evidence(shown(incident.evidence)), level=4),
+        class_=f"incident {incident.severity}",
+        id=anchor,
+    )
+
+
+def _part(title: str, body: Html | None, level: int = 3) -> Html | None:
+    return section(title, body, level=level) if body else None
 
 
 def _sentences(incident: Incident) -> list[Html]:

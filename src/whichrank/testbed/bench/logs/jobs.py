@@ -281,14 +281,23 @@ def mismatched(job: Job) -> Told:
 
 def restarted(job: Job) -> Told:
     """Another rank was late in the first attempt."""
+    return after_another(job, [(LAUNCHER, worded("torchrun: another attempt", left=2))])
+
+
+def after_another(job: Job, again: list[Line], first_lines: list[Line] | None = None) -> Told:
+    """It is late, and another rank was late in the attempt before.
+
+    Args:
+        job: The second attempt.
+        again: What is written between the attempts.
+        first_lines: What is written before the first one.
+    """
     first = Job(job.world, (job.culprit + 1) % job.world, job.version, job.seq + 300, job.hour - 2, job.op, job.numel,
                 job.random)  # fmt: skip
-    again = worded("torchrun: another attempt", left=2)
     now = late(job)
-    before = late(first).lines
+    before = [*(first_lines or []), *late(first).lines]
     return Told(
-        [*before, (LAUNCHER, again), *now.lines], now.decides, (first.hour, len(before) + 1),
-        first_culprit=first.culprit,
+        [*before, *again, *now.lines], now.decides, (first.hour, len(before) + 1), first_culprit=first.culprit,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from whichrank.intake.grammar import worded
-from whichrank.testbed.bench.logs.jobs import LAUNCHER, Job, Line, Told, gave_up, silent
+from whichrank.testbed.bench.logs.jobs import LAUNCHER, Job, Line, Told, after_another, gave_up, silent
 
 PER_NODE: Final = 8
 FATAL: Final = 0xBE00000000800400
@@ -34,10 +34,10 @@ def placed(job: Job) -> list[Line]:
     ]  # fmt: skip
 
 
-def placed_by_ray(job: Job) -> list[Line]:
+def placed_by_ray(job: Job, first_pid: int = 7000) -> list[Line]:
     """What Ray says of where each rank is."""
     return [
-        (LAUNCHER, worded("Ray: where a rank is", address=_address(rank), pid=7000 + rank, rank=rank,
+        (LAUNCHER, worded("Ray: where a rank is", address=_address(rank), pid=first_pid + rank, rank=rank,
                           local=rank % PER_NODE))
         for rank in range(job.world)
     ]  # fmt: skip
@@ -56,6 +56,20 @@ def lost_in_ray(job: Job) -> Told:
         for rank in (job.culprit, *job.others())
     ]
     return Told([*placed_by_ray(job), ends[0], *silent(job).lines, *ends[1:]], decides=False)
+
+
+def restarted_by_ray(job: Job) -> Told:
+    """Another rank was late in the first attempt; Ray's controller has started all workers again."""
+    started = [(LAUNCHER, worded("Ray: all workers have started", world=job.world))]
+    says = ("Ray: another attempt", "Ray: another attempt, by its state")
+    again = [(LAUNCHER, worded(name)) for name in job.random.choice((says, says[:1], says[1:], ()))]
+    second = [*again, *started, *placed_by_ray(job, 9000)]
+    return after_another(job, second, [*started, *placed_by_ray(job)])
+
+
+def restarted_by_jobset(job: Job) -> Told:
+    """Another rank was late in the first attempt; JobSet has started all pods again, and its event lies between."""
+    return after_another(job, [(LAUNCHER, worded("JobSet: another attempt", host="job-worker-0"))])
 
 
 def _pod(rank: int) -> str:
@@ -85,6 +99,16 @@ def evicted(job: Job) -> Told:
     name = worded("Kubernetes: name of a pod", host=_pod(job.culprit))
     said = (name, worded("Kubernetes: a pod was evicted"))
     return Told([*in_pods(job), *silent(job).lines, *((LAUNCHER, line) for line in said)], decides=False)
+
+
+def container_started_again(job: Job) -> Told:
+    """Its container has ended, and Kubernetes starts it again while all others wait."""
+    name = job.random.choice(
+        ("Kubernetes: a container is started again", "Kubernetes: how often those of a listed pod were")
+    )
+    said = [(LAUNCHER, worded(name, host=_pod(job.culprit)))]
+    behind = job.random.randrange(2)
+    return Told([*in_pods(job), *said * (1 - behind), *silent(job).lines, *said * behind], decides=False)
 
 
 def killed_by_deepspeed(job: Job) -> Told:
