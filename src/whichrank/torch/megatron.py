@@ -170,9 +170,12 @@ class MegatronBalancer(Balancer):
         return step
 
     def _exchanges(self) -> list[int]:
-        """Collectives so far on groups that span replicas."""
-        groups = [*self._of_replicas, self._dist.group.WORLD]
-        return [int(group._get_sequence_number_for_group()) for group in groups]
+        """Collectives so far on each group that spans replicas, of a backend that counts them."""
+        numbers = []
+        for group in (*self._of_replicas, self._dist.group.WORLD):
+            with contextlib.suppress(RuntimeError):
+                numbers.append(int(group._get_sequence_number_for_group()))
+        return numbers
 
 
 def _megatron(module: str) -> Any:
