@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from whichrank.errors import SensorError
+from whichrank.errors import RingFormatError, SensorError
 from whichrank.ring.gate import RingGate
 from whichrank.ring.shares import RingShares
 from whichrank.testbed.bench.mitigate.rings import rings_of
@@ -130,7 +130,10 @@ def _all_offer(rings: Sequence[Path]) -> bool:
     if len(rings) < RANKS:
         return False
     with contextlib.ExitStack() as stack:
-        told = [stack.enter_context(contextlib.closing(RingShares(path))) for path in rings]
+        try:
+            told = [stack.enter_context(contextlib.closing(RingShares(path))) for path in rings]
+        except RingFormatError:
+            return False  # a rank is just making its ring
         return all(int(one.read()["microbatches"]) for one in told)
 
 
