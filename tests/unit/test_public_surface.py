@@ -33,6 +33,8 @@ PUBLIC_NAMES = [
     "tokens",
 ]
 
+NAMES_FOR_TRAINING_CODE = ["Balancer", "MegatronBalancer", "Reorderable"]
+
 # Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.
 COMMAND_LINE = {
     "agent": ["--job", "--connect", "--insecure", "--wait", "--run-pid"],
@@ -119,6 +121,12 @@ def test_public_names_are_pinned() -> None:
     assert whichrank.__all__ == PUBLIC_NAMES
     assert whichrank.__all__ == sorted(whichrank.__all__)
     assert len(whichrank.__all__) <= 20
+
+
+def test_names_for_training_code_are_pinned() -> None:
+    import whichrank.torch
+
+    assert whichrank.torch.__all__ == NAMES_FOR_TRAINING_CODE
 
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)

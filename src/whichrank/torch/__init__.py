@@ -7,6 +7,7 @@ whichrank does not watch, in one of which the ring is gone, and while all ranks 
 from __future__ import annotations
 
 from whichrank.torch.balancer import Balancer
+from whichrank.torch.megatron import MegatronBalancer
 from whichrank.torch.reorderable import Reorderable
 
-__all__ = ["Balancer", "Reorderable"]
+__all__ = ["Balancer", "MegatronBalancer", "Reorderable"]

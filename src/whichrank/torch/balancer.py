@@ -103,7 +103,9 @@ class Balancer:
                         stack.enter_context(_without_exchange(model))
                 yield number
 
-    def sampler(self, size: int, samples: int, *, shuffle: bool = True, seed: int = 0) -> Iterator[list[int]]:
+    def sampler(
+        self, size: int, samples: int, *, shuffle: bool = True, seed: int = 0, skip: int = 0
+    ) -> Iterator[list[int]]:
         """For `DataLoader(batch_sampler=...)`: the samples of each microbatch of this replica, epoch after epoch.
 
         All replicas together get all samples of an epoch once, whoever computes them, but for those that are left
@@ -114,6 +116,7 @@ class Balancer:
             samples: In a microbatch.
             shuffle: Another order in each epoch.
             seed: For that; the same on all ranks.
+            skip: Iterations that were done before, of a job that goes on from a checkpoint.
 
         Raises:
             UsageError: The data set is too small, or data are read further ahead than was said.
@@ -124,17 +127,17 @@ class Balancer:
         if not iterations:
             what = f"{size} samples are fewer than an iteration takes: {self.total} microbatches of {samples}"
             raise UsageError(what, mend="take smaller microbatches")
-        done, epoch = 0, 0
+        done, (epoch, begin) = 0, divmod(skip, iterations)
         while True:
             generator = torch.Generator().manual_seed(seed + epoch)
             order = torch.randperm(size, generator=generator) if shuffle else torch.arange(size)
-            for within in range(iterations):
+            for within in range(begin, iterations):
                 first, count = self._share_of(done)
                 for number in range(first, first + count):
                     at = (within * self.total + number) * samples
                     yield order[at : at + samples].tolist()
                 done += 1
-            epoch += 1
+            epoch, begin = epoch + 1, 0
 
     def _share_of(self, iteration: int) -> tuple[int, int]:
         """Of an iteration that has begun or is read ahead."""

@@ -208,7 +208,7 @@ def test_a_task_of_slurm_counts_beside_a_traceback(tmp_path: Path) -> None:
 def test_who_has_written_of_another_group_only_may_still_have_come(tmp_path: Path) -> None:
     line = (
         "[rank5]:[E601 03:00:00.3 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 7(mesh_tp) Rank 1] Received a dump "
-        "signal due to a collective timeout from  rank 0 and we will try our best to dump the debug info. Last enqueued "
-        "NCCL work: 12, last completed NCCL work: 12."
+        "signal due to a collective timeout from  rank 0 and we will try our best to dump the debug info. Last "
+        "enqueued NCCL work: 12, last completed NCCL work: 12."
     )
     assert said(tmp_path, [*timeouts(silent=(5,)), line]) == ([], [5])

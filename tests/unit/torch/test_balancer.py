@@ -88,6 +88,15 @@ def test_each_epoch_has_all_samples_in_another_order() -> None:
     assert epochs[0] != epochs[1]
 
 
+def test_job_that_goes_on_from_a_checkpoint_gets_the_samples_that_come_next() -> None:
+    def iterations(skip: int, count: int) -> list[list[int]]:
+        balancer = Balancer(2)
+        batches = balancer.sampler(13, 2, seed=5, skip=skip)
+        return [sum((next(batches) for _ in balancer.iteration()), list[int]()) for _ in range(count)]
+
+    assert iterations(4, 6) == iterations(0, 10)[4:]
+
+
 def test_data_that_are_read_further_ahead_are_refused_with_the_argument_that_mends_it() -> None:
     batches = Balancer(2).sampler(100, 1)
     with pytest.raises(UsageError, match="1 iterations ahead") as raised:

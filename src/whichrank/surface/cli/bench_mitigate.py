@@ -29,7 +29,7 @@ def mitigate(parts: tuple[str, ...], seed: int, as_json: bool) -> int:
         handover   states from rank to rank, against checkpoint and restart
         events     a schedule of twelve slownesses, with and without (needs root)
 
-    All parts take about 50 minutes. Exit code 0, whatever they gain.
+    All parts take about 55 minutes. Exit code 0, whatever they gain.
     """
     import msgspec
 

@@ -1,7 +1,8 @@
 """A program of which shares may be changed; says the loss of each iteration and who computed what.
 
-$MODE: `ddp`, `fsdp2` or `pipeline` (two stages, two replicas; the others have four). $DTYPE: of all numbers.
-$ITERATIONS: how many there are. $FOLDER: into which each rank writes `said.RANK`.
+$MODE: `ddp`, `fsdp2` or `pipeline` (two stages, two replicas; the others have four), or one of `losses_megatron`.
+$DTYPE: of all numbers. $ITERATIONS: how many there are. $PER_TOKEN: set where Megatron-Core divides by tokens.
+$FOLDER: into which each rank writes `said.RANK`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ RANKS: Final = 4
 MICROBATCHES: Final = 4
 SAMPLES, WIDTH, LAYERS = 2, 16, 4
 Batches = Iterator[Any]
+Job = tuple[Balancer, list[torch.nn.Parameter], Callable[[], float]]
+"""The balancer, what is trained on this rank, and what computes gradients and says the losses of this replica."""
 
 
 def _loss(out: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -77,25 +81,24 @@ def _piped(
     return module, iteration
 
 
-def main() -> None:
-    """Train to the end."""
-    mode, iterations = os.environ["MODE"], int(os.environ.get("ITERATIONS", "200"))
-    torch.manual_seed(0)
-    torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
-    dist.init_process_group("gloo")
+def _batches(balancer: Balancer) -> Batches:
+    """The samples of each microbatch of this replica."""
+    size = 3 * balancer.total * SAMPLES
+    generator = torch.Generator().manual_seed(0)
+    given = torch.randn(size, WIDTH, generator=generator)
+    dataset = TensorDataset(given, torch.tanh(given @ torch.randn(WIDTH, WIDTH, generator=generator)))
+    return iter(DataLoader(dataset, batch_sampler=balancer.sampler(size, SAMPLES)))
+
+
+def _torch_job(mode: str, layers: list[torch.nn.Module]) -> Job:
+    """Of torch alone."""
     rank = dist.get_rank()
-    layers: list[torch.nn.Module] = [
-        torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()) for _ in range(LAYERS)
-    ]
     replicas = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     pipelines = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     is_pipeline = mode == "pipeline"
     group = replicas[rank % 2] if is_pipeline else None
     balancer = Balancer(MICROBATCHES, group, multiple=2 if is_pipeline else 1)
-    size = 3 * balancer.total * SAMPLES
-    given = torch.randn(size, WIDTH)
-    dataset = TensorDataset(given, torch.tanh(given @ torch.randn(WIDTH, WIDTH)))
-    batches = iter(DataLoader(dataset, batch_sampler=balancer.sampler(size, SAMPLES)))
+    batches = _batches(balancer)
     model: torch.nn.Module
     if is_pipeline:
         model, iteration = _piped(layers, balancer, batches, pipelines[rank // 2], group)
@@ -108,7 +111,35 @@ def main() -> None:
         else:
             model = DistributedDataParallel(torch.nn.Sequential(*layers))
         iteration = _accumulated(model, balancer, batches)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return balancer, list(model.parameters()), iteration
+
+
+def _megatron_job(mode: str, layers: list[torch.nn.Module]) -> Job:
+    """With Megatron-Core."""
+    from whichrank.testbed.bench.mitigate.losses_megatron import MegatronJob
+
+    job = MegatronJob(mode, layers, WIDTH, MICROBATCHES, SAMPLES, bool(os.environ.get("PER_TOKEN")))
+    return job.balancer, job.parameters(), job.iteration(partial(_batches, job.balancer))
+
+
+def _whole(parameter: Any) -> torch.Tensor:
+    """A parameter, of all ranks where it is sharded."""
+    value: torch.Tensor = parameter.detach()
+    return value.full_tensor() if hasattr(value, "full_tensor") else value
+
+
+def main() -> None:
+    """Train to the end."""
+    mode, iterations = os.environ["MODE"], int(os.environ.get("ITERATIONS", "200"))
+    torch.manual_seed(0)
+    torch.set_default_dtype(getattr(torch, os.environ["DTYPE"]))
+    dist.init_process_group("gloo")
+    layers: list[torch.nn.Module] = [
+        torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()) for _ in range(LAYERS)
+    ]
+    setup = _megatron_job if mode.startswith("megatron") else _torch_job
+    balancer, parameters, iteration = setup(mode, layers)
+    optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
     losses, shares = [], []
     for _ in range(iterations):
         lost = torch.tensor(iteration(), dtype=torch.float64)
@@ -117,7 +148,9 @@ def main() -> None:
         dist.all_reduce(lost)
         losses.append(float(lost) / balancer.total)
         shares.append(balancer.share)
-    Path(os.environ["FOLDER"], f"said.{rank}").write_text(json.dumps({"losses": losses, "shares": shares}))
+    trained = torch.cat([_whole(parameter).reshape(-1) for parameter in parameters]).tolist()
+    said = {"losses": losses, "shares": shares, "trained": trained}
+    Path(os.environ["FOLDER"], f"said.{dist.get_rank()}").write_text(json.dumps(said))
     dist.barrier()
     dist.destroy_process_group()
 
