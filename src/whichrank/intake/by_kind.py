@@ -112,6 +112,8 @@ def of_dumps(
     batches, now_s = flight_batches.batches_of(reported, world, facts, logged.last_s)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
     said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in reported if one.dump.frames}
+    if what != DUMP:
+        unread = {rank: why for rank, why in unread.items() if rank not in said}  # its lines are there
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in reported if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in reported) else None

@@ -22,7 +22,8 @@ from whichrank.intake.plain_text import for_people
 HINTS: Final = (
     "Worker exit type: ", ", memory used=", "world_rank=", "Setting up process group for", "OOMKilled", "Evicted",
     "[launch.py:", "CalledProcessError", "Name:   ", "restarting failed container", "Restart Count:",
-    "CrashLoopBackOff",
+    "CrashLoopBackOff", "failed (exitcode: ", "terminated with code", "terminated with signal",
+    "terminated with exit code", "terminated with the following error", "CANCELLED", "Node failure on ", "MEMBER: ",
 )  # fmt: skip
 MOST: Final = 1 << 16
 MOST_REMARKS: Final = 8
@@ -66,6 +67,22 @@ _CALLED: Final = re.compile(
     r"exit status (\d{1,6}))\.?\s{0,8}$"
 )
 
+_OF_TORCHRUN: Final = re.compile(r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,5}) \(pid: (\d{1,10})\)")
+_OF_LIGHTNING: Final = re.compile(r"Child process with PID (\d{1,10}) terminated with code (-?\d{1,6})\.")
+_MEMBER: Final = re.compile(r"Initializing distributed: GLOBAL_RANK: \d{1,7}, MEMBER: \d{1,7}/(\d{1,7})\b")
+_SPAWNED_ENDED: Final = re.compile(
+    r"\b[Pp]rocess (\d{1,5}) terminated with (?:signal (\w{1,16})|exit code (\d{1,6})|the following error:)"
+)
+_CANCELLED: Final = re.compile(
+    r"\*\*\* (?:JOB|STEP) \S{1,64} (?:ON \S{1,255} )?CANCELLED(?: AT \S{1,32})?"
+    r"(?: DUE TO ([A-Za-z ]{1,40}?)(?=,| \*\*\*|$))?"
+)
+_NODE_FAILED: Final = re.compile(r"srun: error: Node failure on (\S{1,255})")
+_WHY: Final = {
+    "TIME LIMIT": "its time limit was over", "PREEMPTION": "another job had to have its nodes",
+    "NODE FAILURE": "a node had failed",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class End:
@@ -97,6 +114,7 @@ class Ends:
         remarks: What names nobody, for people.
         most_rank: The highest rank that is mentioned, -1 if none is.
         world_size: Ranks of the job, as a launcher says it; 0: none does.
+        was_cancelled: Slurm has ended the job, and so its tasks.
     """
 
     def __init__(self) -> None:
@@ -105,18 +123,54 @@ class Ends:
         self.remarks: dict[str, None] = {}
         self.most_rank = -1
         self.world_size = 0
+        self.was_cancelled = False
         self._pod = ""
         self._ranks_on: dict[str, list[int]] = {}
 
     def see(self, line: str, who: Who, at_s: float = UNTIMED) -> bool:
         """A line in which one of `HINTS` stands; whether it is one of these."""
         return (
-            self._see_ray(line, who, at_s)
+            self._see_processes(line, at_s)
+            or self._see_slurm(line)
+            or self._see_ray(line, who, at_s)
             or self._see_kubernetes(line, at_s)
             or self._see_container(line)
             or self._see_deepspeed(line, who)
             or self._see_accelerate(line)
         )
+
+    def _see_processes(self, line: str, at_s: float) -> bool:
+        """One line on a process: torchrun's agent and Lightning say its pid, torch.multiprocessing its number."""
+        if found := _OF_TORCHRUN.search(line):
+            code, local, pid = map(int, found.groups())
+            how = f"torchrun reports that its local rank {local} ended {_how(code)}"
+            self._add(End("", pid, status_of_code(code), how, at_s=at_s))
+        elif found := _OF_LIGHTNING.search(line):
+            pid, code = map(int, found.groups())
+            self._add(End("", pid, status_of_code(code), f"Lightning reports that it ended {_how(code)}", at_s=at_s))
+        elif found := _MEMBER.search(line):
+            self._see_world(int(found.group(1)))
+        elif found := _SPAWNED_ENDED.search(line):
+            number, signal, status = found.groups()
+            how = f"ended by {signal}" if signal else f"ended with code {status}" if status else "raised an exception"
+            self._remark(
+                f"torch.multiprocessing reports that its process {number} {how}; no line says which rank that is"
+            )
+        else:
+            return False
+        return True
+
+    def _see_slurm(self, line: str) -> bool:
+        """Why Slurm has ended the job, where it says that; tasks that it has ended say so themselves."""
+        if found := _NODE_FAILED.search(line):
+            self._remark(f"Slurm reports that node {for_people(found.group(1), 96)} has failed")
+        elif found := _CANCELLED.search(line):
+            self.was_cancelled = True
+            if why := _WHY.get((found.group(1) or "").upper()):
+                self._remark(f"Slurm ended the job since {why}")
+        else:
+            return False
+        return True
 
     def _see_ray(self, line: str, who: Who, at_s: float) -> bool:
         if found := _RAYLET.search(line):

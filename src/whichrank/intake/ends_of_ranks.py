@@ -33,6 +33,8 @@ def with_ends(
         ranks = _of_process(end, known) if end.pid else ranks_on(end.host, hosts)
         for rank in ranks:
             fact = found.get(rank) or facts.get(rank) or Fact(rank, *known[rank])
+            if fact.status == end.status >= 0 and not end.lacked_memory:
+                continue  # another launcher has said so
             is_one = len(ranks) == 1 and not fact.has_ended and end.status >= 0
             found[rank] = replace(
                 fact, words=tuple(dict.fromkeys((*fact.words, end.text))),
@@ -41,7 +43,8 @@ def with_ends(
                 at_s=end.at_s if is_one else fact.at_s,
             )  # fmt: skip
         if not ranks:
-            whose = f"process {end.pid} of {for_people(end.host, 96)}: " if end.pid else ""
+            of_host = f" of {for_people(end.host, 96)}" if end.host else ""
+            whose = f"process {end.pid}{of_host}: " if end.pid else ""
             unknown.append(f"{whose}{end.text}; no line says which rank that is")
     return found, unknown
 

@@ -82,6 +82,12 @@ TABLE: Final = (
           "[PG ID {pg} PG GUID {pg}({desc}) Rank {place}] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
           "without "
           "making progress in monitoring enqueued collectives.", b"watchdog got stuck"),
+    Entry("the watchdog has met an error", "torch", ("1.13", ""), f"{_PGNCCL}, Watchdog::run",
+          "[PG ID {pg} PG GUID {pg}({desc}) Rank {place}] Process group watchdog thread terminated with exception: "
+          "CUDA error: an illegal memory access was encountered", b"watchdog thread terminated with exception"),
+    Entry("heartbeat of the watchdog, 2.2", "torch", ("2.2", "2.2"), f"{_PGNCCL}, heartbeatMonitor",
+          "[PG {pg} Rank {place}] Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
+          b"Heartbeat monitor timed out"),
     Entry("desync: who is behind", "torch", ("1.13", ""), "torch: TraceUtils.h, analyzeLaggingRanks",
           "\t     [{ranks}] finished collective #{before}, but didn't join collective #{seq} (count from 1)",
           b"join collective #"),
@@ -146,6 +152,28 @@ TABLE: Final = (
     Entry("slurmstepd: the job is queued again", "slurmstepd", ("", ""), "slurm: src/slurmd/slurmstepd/req.c",
           "slurmstepd: error: *** JOB {job} ON {host} CANCELLED AT 2026-06-01T03:00:00 DUE TO JOB REQUEUE ***",
           b"DUE TO JOB REQUEUE"),
+    Entry("slurmstepd: the job is ended", "slurmstepd", ("", ""), "slurm: src/slurmd/slurmstepd/req.c",
+          "slurmstepd: error: *** STEP {job}.0 ON {host} CANCELLED AT 2026-06-01T03:00:00 DUE TO TIME LIMIT ***",
+          b"CANCELLED"),
+    Entry("srun: a node has failed", "srun", ("", ""), "slurm: src/api/step_launch.c, node_fail_handler",
+          "srun: error: Node failure on {host}", b"Node failure on "),
+    Entry("torchrun: a process has ended", "torchrun", ("1.9", ""), "torch: distributed/elastic/multiprocessing/api.py",
+          "E0601 03:00:00.1 4711 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: {code}) "
+          "local_rank: {local} (pid: {pid}) of binary: /usr/bin/python", b"failed (exitcode: "),
+    Entry("torch.multiprocessing: a process was killed", "torch", ("1.5", ""), "torch: multiprocessing/spawn.py, join",
+          "torch.multiprocessing.spawn.ProcessExitedException: process {local} terminated with signal {signal_name}",
+          b"terminated with signal"),
+    Entry("torch.multiprocessing: a process has ended", "torch", ("1.5", ""), "torch: multiprocessing/spawn.py, join",
+          "torch.multiprocessing.spawn.ProcessExitedException: process {local} terminated with exit code {code}",
+          b"terminated with exit code"),
+    Entry("torch.multiprocessing: a process raised", "torch", ("1.5", ""), "torch: multiprocessing/spawn.py, join",
+          "-- Process {local} terminated with the following error:", b"terminated with the following error"),
+    Entry("Lightning: how many ranks there are", "lightning", ("1.0", ""), "lightning: fabric/utilities/distributed.py",
+          "Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: 4/{world}", b"MEMBER: "),
+    Entry("Lightning: a process has ended", "lightning", ("2.2", ""),
+          "lightning: fabric/strategies/launchers/subprocess_script.py, _ChildProcessObserver",
+          "[rank: {local}] Child process with PID {pid} terminated with code {code}. Forcefully terminating all other "
+          "processes to avoid zombies", b"terminated with code"),
     Entry("mpirun: a rank that ended", "mpirun", ("", ""), "openmpi: orte/tools/orterun, prte",
           "mpirun noticed that process rank {rank} with PID {pid} on node {host} exited on signal {signal} "
           "({signal_name}).", b" noticed that process rank "),

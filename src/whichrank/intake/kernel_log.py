@@ -61,8 +61,8 @@ def ranks_of(xid: Xid, facts: Mapping[int, Fact], buses: Mapping[int, str]) -> l
         buses: By rank, the address of its device as NCCL writes it, such as `b3000`.
     """
     known = facts.values()
-    if not any(fact.host and same_host(xid.host, fact.host) for fact in known):
-        xid = replace(xid, host="")  # a name that nobody else has, of a pod or an alias
+    if is_alias(xid.host, known):
+        xid = replace(xid, host="")
     if xid.pid and (mine := [fact.rank for fact in known if fact.pid == xid.pid and same_host(xid.host, fact.host)]):
         return mine
     is_of_process = xid.pid > 0 and xid.number in _OF_PROCESSES
@@ -74,6 +74,18 @@ def ranks_of(xid: Xid, facts: Mapping[int, Fact], buses: Mapping[int, str]) -> l
         and (rank not in facts or same_host(xid.host, facts[rank].host))
         and not (is_of_process and rank in facts and facts[rank].pid)  # else it is another process on that device
     ]
+
+
+def is_alias(host: str, facts: Iterable[Fact]) -> bool:
+    """Is a name of another kind than all names of hosts of ranks: an address, or a pod? It may be any of these then.
+
+    Names of nodes are alike but for their numbers, so `node7` is none of `node1` and `node2`.
+    """
+    return bool(host) and _kind(host) not in {_kind(fact.host) for fact in facts if fact.host}
+
+
+def _kind(host: str) -> str:
+    return re.sub(r"\d+", "", host.split(".")[0])
 
 
 def same_host(one: str, other: str) -> bool:
@@ -102,7 +114,8 @@ def ranks_killed(killed: Iterable[Killed], facts: Mapping[int, Fact]) -> dict[in
     """
     found: dict[int, Killed] = {}
     for one in killed:
-        ranks = [fact.rank for fact in facts.values() if fact.pid == one.pid and same_host(one.host, fact.host)]
+        host = "" if is_alias(one.host, facts.values()) else one.host
+        ranks = [fact.rank for fact in facts.values() if fact.pid == one.pid and same_host(host, fact.host)]
         if len(ranks) == 1:
             found.setdefault(ranks[0], one)
     return found

@@ -29,6 +29,11 @@ _OF_OTHERS: Final = re.compile(
     r"queue\.Empty"
 )
 """An exception that another rank's end, delay or other model can have led to."""
+SIGKILL, SIGTERM = 9, 15
+_OF_DEVICE: Final = re.compile(
+    r"watchdog thread terminated with exception: (CUDA error: (?!.{0,40}shutting down).{1,160})$"
+)
+"""An error of its device that a rank's watchdog has met, and no timeout."""
 _IGNORED: Final = "Exception ignored in"
 _GOES_ON: Final = re.compile(
     r"\b(?:step|iter|iteration|epoch|loss)\b.{0,40}\d|\b(?:INFO|DEBUG|WARNING)\b|fall(?:ing|s)? ?back|\b[Rr]etrying\b"
@@ -45,10 +50,12 @@ class Launchers:
 
     Attributes:
         facts: Of ranks that ended, in the order in which they are written.
+        was_cancelled: Slurm has ended the job or its step, so that it has ended the tasks too.
     """
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
+        self.was_cancelled = False
         self._blocks: dict[Who, dict[str, str]] = {}
         self._traceback: dict[Who, bool] = {}
         self._raised: dict[Who, int] = {}
@@ -65,6 +72,8 @@ class Launchers:
             rank, pid, host, number = found.groups()
             words = (f"ended by signal {number} (mpirun)",)
             self.facts.append(Fact(int(rank), host, int(pid), int(number), words=words))
+        elif (found := _OF_DEVICE.search(line)) and who.rank is not None:
+            self.facts.append(_with_exception(Fact(who.rank, who.host, who.pid), found.group(1)))
         elif line.startswith(_IGNORED):
             self._traceback[writer] = False
         elif line.startswith("Traceback (most recent call last)"):
@@ -79,6 +88,16 @@ class Launchers:
             one = self.facts[place]
             self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s)
         return True
+
+    def ended_of_themselves(self) -> list[Fact]:
+        """The facts, without tasks that Slurm has ended with the job."""
+        if not self.was_cancelled:
+            return self.facts
+        return [
+            fact
+            for fact in self.facts
+            if fact.lacked_memory or not fact.by_task or fact.status not in (SIGKILL, SIGTERM)
+        ]
 
     def _see_field(self, writer: Who, name: str, value: str) -> None:
         if name == "time":

@@ -7,10 +7,12 @@ which two differ. Gloo says that a message has not come or that a peer closed, a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from whichrank.intake.flight_dump import OF_ALL
 from whichrank.intake.launchers import numbers_in
+from whichrank.intake.lines.hints import has_any
 from whichrank.intake.lines.prefixes import MOST_RANK, Who
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.plain_text import for_people
@@ -19,6 +21,7 @@ from whichrank.model.kinds import Kind
 from whichrank.model.reports import Report, Told
 
 MOST_TEXTS: Final = 16
+STUCK: Final = ("watchdog got stuck", "Heartbeat monitor timed out")
 _ABSENT: Final = re.compile(r"Ranks? ([\d, ]{1,65536}) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _BARRIER: Final = re.compile(
     r"in store[- ]based barrier on rank:? (\d{1,7}), for key: store_based_barrier_key:(\d{1,9}) "
@@ -53,6 +56,7 @@ class LibraryErrors:
         self._prints: dict[int, tuple[int, str, str, float]] = {}
         self._barrier: dict[int, tuple[int, float]] = {}
         self.world_size = 0
+        self._stuck: set[int] = set()
 
     def see(self, line: str, who: Who, at_s: float = UNTIMED) -> None:
         """A line that may be such an error."""
@@ -72,6 +76,9 @@ class LibraryErrors:
                 self.most_rank = max(self.most_rank, rank)
         elif "Detected mismatch between" in line:
             self._see_prints(line, who, at_s)
+        elif has_any(line, STUCK) and who.rank is not None:
+            self._stuck.add(who.rank)
+            self.most_rank = max(self.most_rank, who.rank)
         elif found := _BARRIER.search(line):
             self._see_barrier(*map(int, found.groups()), who=who, at_s=at_s)
         if found := _GLOO.search(line):
@@ -101,12 +108,15 @@ class LibraryErrors:
 
     def remarks(self) -> list[str]:
         """What names nobody, for people."""
+        said = [*self.gloo]
+        if self._stuck:
+            said.append(f"PyTorch's watchdog got stuck on {_those(self._stuck)}: a call into CUDA or NCCL blocked it")
         joined = max((count for count, _ in self._barrier.values()), default=0)
         if not joined or joined >= self.world_size or self._absent_at_begin():
-            return list(self.gloo)
+            return said
         missing = self.world_size - joined
         whose = f"{missing} rank had" if missing == 1 else f"{missing} ranks had"
-        return [*self.gloo, f"{whose} not come when the job began: {joined} of {self.world_size} ranks were there"]
+        return [*said, f"{whose} not come when the job began: {joined} of {self.world_size} ranks were there"]
 
     def _absent_at_begin(self) -> tuple[int, ...]:
         """Who had not come when the job began: those who did not write, if as many wrote as the store had counted."""
@@ -146,6 +156,13 @@ class LibraryErrors:
             )
             for rank, (seq, op, shape, at_s) in self._prints.items()
         ]
+
+
+def _those(ranks: Iterable[int]) -> str:
+    first, *more = sorted(ranks)
+    listed = [first, *more][:MOST_TEXTS]
+    rest = f" and {len(more) + 1 - len(listed)} more" if len(listed) <= len(more) else ""
+    return f"ranks {', '.join(map(str, listed))}{rest}" if more else f"rank {first}"
 
 
 def _size(shape: str) -> int:

@@ -20,10 +20,11 @@ from whichrank.intake.flight_dump import Dump
 from whichrank.intake.grammar import HINTS
 from whichrank.intake.kernel_log import KernelLog
 from whichrank.intake.launchers import Launchers
-from whichrank.intake.library_errors import LibraryErrors
+from whichrank.intake.library_errors import STUCK, LibraryErrors
 from whichrank.intake.lines.hints import has_any
 from whichrank.intake.lines.pieces import MOST_KNOWN, Piece, pieces
-from whichrank.intake.log_time import UNTIMED, collected_time_s, torch_time_s
+from whichrank.intake.lines.prefixes import Who
+from whichrank.intake.log_time import UNTIMED, collected_time_s, iso_time_s, torch_time_s
 from whichrank.intake.nccl_log import NcclLog
 from whichrank.intake.node_errors import HINTS as OF_NODES
 from whichrank.intake.node_errors import NodeError, NodeErrors
@@ -41,7 +42,7 @@ MOST_FACTS: Final = 1 << 20
 """Of ranks, by launchers, that differ in more than their time."""
 MOST_PARTS: Final = 1024
 """Of a log that say something; what is said behind the last of them is of that one."""
-_OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport")
+_OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport", *STUCK)
 _TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60, b"Exception ignored in": 0}
 _BARRIER: Final = "store based barrier"
 
@@ -166,7 +167,7 @@ class _Reader:
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
-        self._note_time(torch_time_s(text), collected_time_s(who.time) if who.time else UNTIMED)
+        self._note_time(torch_time_s(text), iso_time_s(who.time) if who.time else UNTIMED)
         at_s = self._at_s
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
@@ -184,11 +185,11 @@ class _Reader:
             self._errors.see(text, who, at_s)
             self._launchers.see(text, who, at_s)
         elif "NVRM: Xid" in text or "illed process " in text:
-            self._kernel.see(text, who.host, at_s)
+            self._kernel.see(text, who.host, self._kernel_s(who))
         elif has_any(text, OF_NODES):
-            self._nodes.see(text, who.host, at_s)
+            self._nodes.see(text, who.host, self._kernel_s(who))
         elif has_any(text, OF_ENDS) and self._ends.see(text, who, at_s):
-            return
+            self._launchers.was_cancelled |= self._ends.was_cancelled
         elif has_any(text, OF_RESTARTS):
             if self._restarts.see(text, at_s):
                 self._end_part()
@@ -222,6 +223,11 @@ class _Reader:
         elif collected_s >= 0:
             self._at_s = collected_s + self._offset_s
 
+    def _kernel_s(self, who: Who) -> float:
+        """When a line of a kernel's log was written, by syslog: that clock is not held against those of ranks."""
+        at_s = collected_time_s(who.time) if who.time[:1].isalpha() else UNTIMED
+        return at_s if at_s >= 0 else self._at_s
+
     def _end_part(self) -> None:
         """What was said so far is of an attempt that is over."""
         part = self._part()
@@ -248,7 +254,7 @@ class _Reader:
         for more in (self._errors.standings(), self._desync.standings(set())):
             known = {one.rank for one in standings}
             standings = [*standings, *(one for one in more if one.rank not in known)]
-        facts = [*self._launchers.facts, *self._nccl.facts()]
+        facts = [*self._launchers.ended_of_themselves(), *self._nccl.facts()]
         reports = [*self._errors.reports(), *self._nccl.reports()]
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))

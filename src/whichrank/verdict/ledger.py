@@ -306,11 +306,15 @@ class Ledger:
 
         def scoped(link: Link) -> Link:
             src, dst = node_of.get(link.src, -1), node_of.get(link.dst, -1)
-            if min(src, dst) < 0:
+            if min(src, dst) < 0 or not self._says_hosts(link):
                 return link
             return msgspec.structs.replace(link, scope="intra_node" if src == dst else "inter_node")
 
         return tuple(map(scoped, links))
+
+    def _says_hosts(self, link: Link) -> bool:
+        """Is it known where both ends are? A recording may not say that."""
+        return self._store.recorded is None or all(self._store.host.get(rank) for rank in (link.src, link.dst))
 
     def _communicator(self, comm: int) -> Communicator | None:
         if comm < 0:

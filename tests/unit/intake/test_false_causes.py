@@ -212,3 +212,77 @@ def test_who_has_written_of_another_group_only_may_still_have_come(tmp_path: Pat
         "enqueued NCCL work: 12, last completed NCCL work: 12."
     )
     assert said(tmp_path, [*timeouts(silent=(5,)), line]) == ([], [5])
+
+
+# ---- what launchers and libraries say in one line --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "remark"),
+    [
+        ("slurmstepd: error: *** STEP 8.0 ON node1 CANCELLED AT 2026-06-01T03:00:00 DUE TO TIME LIMIT ***", "limit"),
+        ("slurmstepd: error: *** JOB 8 ON node1 CANCELLED AT 2026-06-01T03:00:00 DUE TO PREEMPTION ***", "another"),
+        ("slurmstepd: error: *** JOB 8 ON node1 CANCELLED AT 2026-06-01T03:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD "
+         "LOG FOR DETAILS ***", "a node had failed"),
+    ],
+)  # fmt: skip
+def test_tasks_that_slurm_has_ended_are_no_candidates(tmp_path: Path, line: str, remark: str) -> None:
+    recording = recorded(
+        tmp_path, [line, "srun: error: node1: tasks 0-7: Terminated", "srun: error: node2: task 8: Killed"]
+    )
+    assert not any(incident.culprits or incident.candidates for incident in analyze(recording))
+    assert any(remark in one for one in recording.remarks)
+
+
+def test_the_task_for_which_slurm_has_ended_the_others(tmp_path: Path) -> None:
+    lines = [
+        "srun: error: node2: task 11: Exited with exit code 1",
+        "slurmstepd: error: *** STEP 8812.0 ON node1 CANCELLED AT 2026-06-01T03:00:00 ***",
+        "srun: error: node1: tasks 0-7: Terminated",
+    ]
+    assert said(tmp_path, lines) == ([], [11])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E0601 03:00:00.1 4711 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -11) "
+        "local_rank: 3 (pid: 5003) of binary: /usr/bin/python",
+        "[rank: 3] Child process with PID 5003 terminated with code -11. Forcefully terminating all other processes",
+    ],
+)
+def test_the_end_of_a_process_is_of_the_rank_with_its_pid(tmp_path: Path, line: str) -> None:
+    assert said(tmp_path, [*placed(), line]) == ([3], [])
+    (tmp_path / "job.log").unlink()
+    recording = recorded(tmp_path, [line])
+    assert not any(incident.culprits or incident.candidates for incident in analyze(recording))
+    assert any("process 5003: " in one and "no line says which rank" in one for one in recording.remarks)
+
+
+def met_an_error(rank: int) -> str:
+    return (
+        f"[rank{rank}]:[E601 02:50:00.1 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process "
+        "group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
+    )
+
+
+def test_who_met_an_error_of_its_device_is_named_and_nobody_if_all_did(tmp_path: Path) -> None:
+    assert said(tmp_path, [met_an_error(4), *timeouts(silent=(4,))]) == ([4], [])
+    assert said(tmp_path, [met_an_error(rank) for rank in range(WORLD)]) == ([], [])
+
+
+def test_ranks_whose_watchdog_got_stuck_are_said(tmp_path: Path) -> None:
+    text = worded("heartbeat of the watchdog", pg="0", desc="default_pg", place=5)
+    recording = recorded(tmp_path, [f"[rank5]:[E601 03:10:00.1 ProcessGroupNCCL.cpp:1743] {text}"])
+    assert any("got stuck on rank 5: " in one for one in recording.remarks)
+
+
+def test_how_many_ranks_there_are_by_lightning(tmp_path: Path) -> None:
+    line = worded("Lightning: how many ranks there are", rank=0, world=16)
+    assert said(tmp_path, [line, *timeouts()]) == ([], list(range(8, 16)))
+
+
+def test_an_error_of_a_node_that_is_none_of_the_ranks(tmp_path: Path) -> None:
+    """The devices of all nodes have the same addresses."""
+    error = kernel("Jun  1 02:55:00", "node9", XID.format(number=79, pid=1777))
+    assert said(tmp_path, [*placed_apart(), *timeouts(), error])[0] == []

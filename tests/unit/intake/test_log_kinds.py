@@ -43,7 +43,8 @@ ON_THEIR_OWN = ("torchrun: when", "torchrun: where", "torchrun: who", "torchrun:
                 "monitored barrier: who has come", "NCCL: an answer of RAS", "Ray: where a rank is",
                 "Ray: a rank begins",
                 "Kubernetes: name of a pod", "Kubernetes: a container ran out of memory", "DeepSpeed: ranks of hosts",
-                "Kubernetes: a pod was evicted", "DeepSpeed: a process begins", "Ray: another attempt",
+                "Kubernetes: a pod was evicted", "DeepSpeed: a process begins",
+                "Lightning: how many ranks there are", "Ray: another attempt",
                 "Ray: another attempt, by its state", "Ray: another size, by its state",
                 "Ray: all workers have started", "Ray: all workers have started, before", "JobSet: another attempt",
                 "Kubernetes: how often a container was started")  # fmt: skip

@@ -23,7 +23,7 @@ PREFIXES: Final[dict[str, Dress]] = {
     "Ray": lambda rank, text, at: (
         text if rank == LAUNCHER else f"(RayTrainWorker pid={6000 + rank}, ip=10.0.0.2) {text}"
     ),
-    "syslog": lambda rank, text, at: f"Jun  1 03:00:00 node{max(rank, 0) // 8} train[{6000 + rank}]: {text}",
+    "syslog": lambda rank, text, at: f"Jun  1 {at[11:19]} node{max(rank, 0) // 8} train[{6000 + rank}]: {text}",
     "docker": lambda rank, text, at: json.dumps({"log": f"{text}\n", "stream": "stderr", "time": at}),
     "CloudWatch": lambda rank, text, at: json.dumps({"timestamp": 1780282800000, "message": text}),
     "pdsh": lambda rank, text, at: f"worker-{max(rank, 0) // 8}: {text}",
