@@ -46,7 +46,7 @@ COMMAND_LINE = {
     "bench gate": ["--pauses", "--only", "--json"],
     "bench mitigate": ["--only", "--seed", "--json"],
     "bench iterations": ["--only", "--no-steps", "--json"],
-    "bench logs": ["--count", "--first", "--json"],
+    "bench logs": ["--count", "--first", "--speed", "--json"],
     "bench matrix": ["--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
     "bench paper": ["--runs", "--only", "--results", "--plots", "--json"],

@@ -304,6 +304,6 @@ def entry_of(name: str) -> Entry:
     raise KeyError(name)
 
 
-def worded(name: str, clock: str = "03:00:00", **fields: object) -> str:
-    """The words of an entry with these fields; the kernel wrote it at `clock`."""
-    return entry_of(name).template.format(clock=clock, **fields)
+def worded(name: str, **fields: object) -> str:
+    """The words of an entry with these fields; the kernel wrote it at `clock`, which is three o'clock if not given."""
+    return entry_of(name).template.format(**{"clock": "03:00:00"} | fields)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import itertools
+from pathlib import Path
+from random import Random
+
 import pytest
 
+from whichrank.intake.logs import read_log
 from whichrank.server.analyze import analyze
+from whichrank.testbed.bench.logs import speed
 from whichrank.testbed.bench.logs.faults import FAULTS
 from whichrank.testbed.bench.logs.made import Made, make
 from whichrank.testbed.bench.logs.score import Scored, score, table_of
@@ -46,3 +53,19 @@ def test_a_wrong_name_is_counted_as_one() -> None:
     found = score(other, analyze)
     assert (found.said, found.named) == ("wrong name", (made.culprit,))
     assert "| crashed | yes | 1 | 0 | 0 | 0 | 0 | 1 |" in table_of([found])
+
+
+def test_logs_of_each_kind_are_read_and_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN lines of each kind in which something is of interest
+    for lines in speed.KINDS.values():
+        first = "\n".join(itertools.islice(lines(Random(0)), 2 * speed.ONE_IN))
+        assert read_log(io.BytesIO(first.encode())).says_something
+    # WHEN logs of two kinds are read with the command
+    kinds = dict(itertools.islice(speed.KINDS.items(), 2))
+    monkeypatch.setattr(speed, "KINDS", kinds)
+    took = speed.measure(tmp_path, 20_000)
+    # THEN each has its time and memory, and nothing is left behind
+    assert [one.kind for one in took] == list(kinds)
+    assert all(one.bytes >= 20_000 and one.seconds > 0 and one.peak_bytes > 1 << 20 for one in took)
+    assert speed.table_of(took).count("\n") == 1 + len(kinds)
+    assert not list(tmp_path.iterdir())

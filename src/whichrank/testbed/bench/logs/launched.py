@@ -131,10 +131,10 @@ def broken_switch(job: Job) -> Told:
     """An NVSwitch of its node has failed; on another node one has reported what hangs nobody."""
     name, clock = "NVIDIA's driver: an error of an NVSwitch", f"{job.hour:02}:00:00"
     fatal = worded(
-        name, clock, host=_node(job.culprit), sxid=20034, severity="Fatal", text="Link 30 LTSSM Fault Up"
+        name, clock=clock, host=_node(job.culprit), sxid=20034, severity="Fatal", text="Link 30 LTSSM Fault Up"
     )  # fmt: skip
     other = worded(
-        name, clock, host="node99", sxid=28006, severity="Non-fatal", text="Link 46 MC TS crumbstore MCTO (First)"
+        name, clock=clock, host="node99", sxid=28006, severity="Non-fatal", text="Link 46 MC TS crumbstore MCTO (First)"
     )
     waits = [line for rank in range(job.world) for line in gave_up(job, rank)]
     return Told([*placed(job), (LAUNCHER, other), *waits, (LAUNCHER, fatal)], decides=False)
@@ -143,9 +143,9 @@ def broken_switch(job: Job) -> Told:
 def machine_check(job: Job) -> Told:
     """A processor of its node has failed; on another node an error was corrected."""
     clock = f"{job.hour:02}:00:00"
-    fatal = worded("kernel: a machine check", clock, host=_node(job.culprit), cpu=12, status=FATAL)
-    panic = worded("kernel: a panic by a machine check", clock, host=_node(job.culprit))
-    other = worded("kernel: a machine check", clock, host="node99", cpu=3, status=CORRECTED)
+    fatal = worded("kernel: a machine check", clock=clock, host=_node(job.culprit), cpu=12, status=FATAL)
+    panic = worded("kernel: a panic by a machine check", clock=clock, host=_node(job.culprit))
+    other = worded("kernel: a machine check", clock=clock, host="node99", cpu=3, status=CORRECTED)
     ends = [(LAUNCHER, text) for text in (other, fatal, *[panic] * job.random.randrange(2))]
     return Told([*placed(job), *silent(job).lines, *ends], decides=False)
 
