@@ -65,7 +65,7 @@ def ranks_of(xid: Xid, facts: Mapping[int, Fact], buses: Mapping[int, str]) -> l
         xid = replace(xid, host="")
     if xid.pid and (mine := [fact.rank for fact in known if fact.pid == xid.pid and same_host(xid.host, fact.host)]):
         return mine
-    is_of_process = xid.pid > 0 and xid.number in _OF_PROCESSES
+    is_of_process = xid.pid > 0 and (xid.number in _OF_PROCESSES or xid.at_s < 0)  # it may be of any run
     address = _of_device(xid.device)
     return [
         rank

@@ -182,6 +182,12 @@ def test_an_error_of_a_program_is_of_its_process_only(tmp_path: Path) -> None:
     assert said(tmp_path, [*placed_apart(), *timeouts(), error])[0] == [0]
 
 
+@pytest.mark.parametrize(("pid", "named"), [(111, []), (5000, [0]), ("'<unknown>'", [0])])
+def test_an_error_without_a_time_is_of_the_process_that_it_names(tmp_path: Path, pid: object, named: list[int]) -> None:
+    (tmp_path / "dmesg.txt").write_text(f"[100.1] {XID.format(number=79, pid=pid)}\n")
+    assert said(tmp_path, [*placed_apart(), *timeouts()])[0] == named
+
+
 @pytest.mark.parametrize(
     ("when", "host", "named", "candidates"),
     [
