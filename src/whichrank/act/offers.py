@@ -42,15 +42,15 @@ class Offer:
         """How many there are."""
         return int(self.replica.max()) + 1
 
-    def microbatch_s(self, own_s: Floats) -> Floats:
-        """What a microbatch takes in each replica: the most that one of its ranks takes, seconds, (D,).
+    def took_s(self, own_s: Floats) -> Floats:
+        """What each replica computes in each iteration: the most that one of its ranks does, seconds, (D, n).
 
         Args:
-            own_s: Seconds of an iteration that each rank computes, with the present counts, (R,).
+            own_s: Seconds of each iteration that each rank computes, (R, n).
         """
-        longest_s = np.zeros(self.replicas)
+        longest_s = np.zeros((self.replicas, own_s.shape[1]))
         np.maximum.at(longest_s, self.replica, own_s)
-        return longest_s / self.counts
+        return longest_s
 
     def order(self, version: int, counts: Ints) -> ShareOut:
         """What to tell all ranks, so that replicas have so many each, (D,)."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.act.fixed_time import MOST, FixedTime
 from whichrank.act.lever import CLEAR, JUDGED, QUICK, QUICK_UNCLEAR, STILL, Look, Seen
 from whichrank.act.offers import Offer, Offers
 from whichrank.act.planner import Level, Option
@@ -33,6 +34,7 @@ class Sharing:
         self._offer: Offer | None = None
         self._told = 0
         self._is_slow: Bools = np.zeros(0, np.bool_)
+        self._fixed = FixedTime()
 
     def version(self, ranks: Sequence[int]) -> int:
         """That all ranks use; -1 while some use another one, or none lets its share be changed."""
@@ -44,13 +46,13 @@ class Sharing:
 
     def forget(self) -> None:
         """The processes were replaced, or begin anew: they have been told nothing."""
-        self._told, self._is_slow = 0, np.zeros(0, np.bool_)
+        self._told, self._is_slow, self._fixed = 0, np.zeros(0, np.bool_), FixedTime()
 
     def look(self, seen: Seen) -> Look:
         """What is slow, and what other shares would gain."""
         offer = self._offer
         assert offer is not None
-        each_s = np.stack([offer.microbatch_s(own_s) for own_s in seen.own_s.T], axis=1)  # (D, iterations)
+        each_s = self._microbatch_s(offer, seen.own_s)
         self._is_slow = is_slow = self._which_are_slow(offer, each_s, seen)
         took_s, usual_s = np.median(each_s[:, -JUDGED:], axis=1), _usual(np.median(each_s, axis=1))
         microbatch_s = np.where(is_slow, took_s, usual_s)  # others differ by chance, and share evenly
@@ -85,6 +87,17 @@ class Sharing:
         """All ranks were told."""
         self._told += 1
 
+    def _were_slow(self, offer: Offer) -> Bools:
+        """At the look before, (D,)."""
+        return self._is_slow if len(self._is_slow) == offer.replicas else np.zeros(offer.replicas, np.bool_)
+
+    def _microbatch_s(self, offer: Offer, own_s: Floats) -> Floats:
+        """What a microbatch takes in each replica, in each iteration, (D, n)."""
+        took_s = offer.took_s(own_s)
+        self._fixed.see(offer.version, offer.counts, np.median(took_s, axis=1))
+        fixed_s = self._fixed.seconds(self._were_slow(offer))
+        return np.asarray(np.maximum(took_s - fixed_s, (1 - MOST) * took_s) / offer.counts[:, None])
+
     def _which_are_slow(self, offer: Offer, each_s: Floats, seen: Seen) -> Bools:
         """Replicas of which microbatches take longer: while all share evenly only such as incidents name.
 
@@ -96,8 +109,7 @@ class Sharing:
         ratio: Floats = each_s / np.quantile(each_s, 0.5, axis=0, method="lower")
         is_named = np.zeros(offer.replicas, np.bool_)
         is_named[offer.replica[np.isin(offer.ranks, list(seen.found.ranks))]] = True
-        were_slow = self._is_slow if len(self._is_slow) == offer.replicas else np.zeros(offer.replicas, np.bool_)
-        return which_are_slow(ratio, is_named, were_slow, seen.level)
+        return which_are_slow(ratio, is_named, self._were_slow(offer), seen.level)
 
 
 def which_are_slow(ratio: Floats, is_named: Bools, were_slow: Bools, level: Level) -> Bools:

@@ -24,10 +24,11 @@ class Job:
 
     Args:
         is_auto: What is planned is made.
+        fixed_s: What each rank computes in an iteration whatever its share is.
     """
 
-    def __init__(self, *, is_auto: bool = True) -> None:
-        self.mitigation, self.is_auto = Mitigation(), is_auto
+    def __init__(self, *, is_auto: bool = True, fixed_s: float = 0.0) -> None:
+        self.mitigation, self.is_auto, self.fixed_s = Mitigation(), is_auto, fixed_s
         self.rows = np.zeros(RANKS, SHARES_REPORTED)
         self.rows["rank"], self.rows["shares"]["replica"] = np.arange(RANKS), np.arange(RANKS) // 2
         for name, value in (("microbatches", EACH * REPLICAS), ("multiple", 1), ("replicas", REPLICAS)):
@@ -48,7 +49,7 @@ class Job:
         for _ in range(iterations):
             while self.coming and self.coming[0][0] <= len(self.totals):
                 self._use(self.coming.pop(0)[1])
-            self.own.append(MICROBATCH_S * times * self.counts[np.arange(RANKS) // 2])
+            self.own.append(self.fixed_s + MICROBATCH_S * times * self.counts[np.arange(RANKS) // 2])
             self.totals.append(float(self.own[-1].max()) + REST_S)
             self.now_s += self.totals[-1]
             number = np.arange(len(self.own))[-20:]
@@ -96,6 +97,18 @@ def test_slow_replica_gets_fewer_microbatches_and_its_share_back() -> None:
     assert job.said()[1:] == [(Level.IGNORE, Why.RELIEF, (4, 4, 4, 4))]
     assert job.actions[1][0] <= before + 3
     assert job.totals[-1] == pytest.approx(4 * MICROBATCH_S + REST_S)
+
+
+@pytest.mark.parametrize("fixed_s", [0.02, 0.1, 0.5])
+def test_what_each_computes_besides_its_share_keeps_nobody_slow(fixed_s: float) -> None:
+    # GIVEN a rank that takes twice as long for its share, and all the same for what is no share
+    job = Job(fixed_s=fixed_s).run(20).run(50, slow(5), named=[5])
+    assert job.counts.tolist() == [5, 5, 2, 4] if fixed_s < 0.5 else job.counts[2] < EACH
+    # WHEN it is as quick as the others THEN all share evenly within three iterations, and it stays so
+    before = len(job.totals)
+    job.run(60)
+    assert job.said()[-1] == (Level.IGNORE, Why.RELIEF, (4, 4, 4, 4))
+    assert job.actions[-1][0] <= before + 3
 
 
 def test_nobody_is_told_anything_who_is_not_named_or_not_slow() -> None:

@@ -48,11 +48,16 @@ def test_version_is_in_use_when_all_ranks_say_so() -> None:
     assert (offer.version, offer.counts.tolist()) == (1, [5, 5, 1, 5])
 
 
-def test_microbatch_takes_what_the_slowest_rank_of_its_replica_takes() -> None:
+def test_replica_takes_what_the_slowest_of_its_ranks_takes() -> None:
     offer = offers(rows(1, (5, 5, 1, 5))).of(RANKS)
     assert offer is not None
     own_s = np.array([1.0, 1.0, 1.0, 1.5, 0.4, 0.8, 1.0, 1.0])
-    assert offer.microbatch_s(own_s).tolist() == pytest.approx([0.2, 0.3, 0.8, 0.2])
+    assert offer.took_s(np.stack((own_s, 2 * own_s), axis=1)).tolist() == [
+        [1.0, 2.0],
+        [1.5, 3.0],
+        [0.8, 1.6],
+        [1.0, 2.0],
+    ]
 
 
 def test_each_rank_is_told_the_share_of_its_replica() -> None:
