@@ -172,7 +172,7 @@ class _Reader:
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
         self._ras.see(text)
-        if piece.body in self._of_watchdog:
+        if piece.key in self._of_watchdog:
             self._watchdog.see(piece.body, who.rank, at_s, is_cut=piece.is_cut)
         elif has_any(text, OF_WATCHDOG):
             self._watchdog.see(piece.body or text, who.rank, at_s, is_cut=piece.is_cut)
@@ -212,7 +212,7 @@ class _Reader:
         if piece.body and not is_desync and not is_restart:
             if len(self._of_watchdog) >= MOST_KNOWN:
                 self._of_watchdog.clear()
-            self._of_watchdog.add(piece.body)
+            self._of_watchdog.add(piece.key)
 
     def _note_time(self, torch_s: float, collected_s: float) -> None:
         """A line's own time, and when it was collected: that clock may be of another time zone."""

@@ -33,6 +33,7 @@ from whichrank.intake.flight_dump import (
     Dump,
     Group,
 )
+from whichrank.intake.lines.pieces import without_duration
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.standings import Standing, Standings, TimedOut
 from whichrank.model.kinds import Kind
@@ -107,7 +108,10 @@ class Watchdog:
             at_s: When that was.
             is_cut: The end may be missing.
         """
-        mentioned, timeout, status = _taken_apart(line, rank, is_cut)
+        key, ran_ms = without_duration(line)
+        mentioned, timeout, status = _taken_apart(key, rank, is_cut)
+        if timeout is not None and ran_ms >= 0:
+            timeout = timeout._replace(ran_s=ran_ms / 1e3)
         self.most_rank = max(self.most_rank, mentioned)
         self._seen += 1
         if timeout is not None:

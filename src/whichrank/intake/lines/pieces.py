@@ -16,6 +16,9 @@ T = TypeVar("T")
 MOST_KNOWN: Final = 1 << 13
 """Begins of lines that are remembered, and as many ends: a few MB."""
 
+_DURATION, _AFTER_DURATION = " ran for ", " milliseconds before timing out."
+_MOST_DURATION: Final = len(_DURATION) + 12 + len(_AFTER_DURATION)
+
 
 class Piece(NamedTuple):
     """What one writer wrote of a line.
@@ -24,13 +27,15 @@ class Piece(NamedTuple):
         text: Without prefixes.
         who: What the prefixes say of the writer.
         is_cut: Its end may be missing: another writer or the end of the file cut it.
-        body: What stands behind torch's head of the line, where that is one: this is what comes often.
+        body: What stands behind torch's head of the line, where that is one.
+        key: Of that what comes again and again: without how long an operation ran.
     """
 
     text: str
     who: Who
     is_cut: bool
     body: str = ""
+    key: str = ""
 
 
 def pieces(
@@ -62,7 +67,8 @@ def _pieces_of(line: str, *, is_whole: bool) -> Iterator[Piece]:
             inner, rest = taken_off(rest[at:])
             who = beside(inner, who)
         head = HEAD.match(rest)
-        yield Piece(rest, who, is_cut or not is_whole, rest[head.end() :] if head else "")
+        body = rest[head.end() :] if head else ""
+        yield Piece(rest, who, is_cut or not is_whole, body, without_duration(body)[0])
 
 
 class _Known:
@@ -79,10 +85,11 @@ class _Known:
             return None
         begin, end = found.span()
         body, prefix = line[end:], line[:begin]
-        is_one = self._is_one.get(body)
+        key, _ = without_duration(body)
+        is_one = self._is_one.get(key)
         if is_one is None:
-            is_one = not may_begin_in(body)
-            _remember(self._is_one, body, is_one)
+            is_one = not may_begin_in(key)
+            _remember(self._is_one, key, is_one)
         if not is_one:
             return None
         if prefix in self._who:
@@ -91,7 +98,19 @@ class _Known:
             pieces_of = list(_pieces_of(line, is_whole=True))
             who = pieces_of[0].who if len(pieces_of) == 1 and pieces_of[0].text == line[begin:] else None
             _remember(self._who, prefix, who)
-        return Piece(line[begin:], who, not is_whole, body) if who is not None else None
+        return Piece(line[begin:], who, not is_whole, body, key) if who is not None else None
+
+
+def without_duration(body: str) -> tuple[str, int]:
+    """A line of the watchdog without how many milliseconds an operation ran, and that, -1 where it does not say it.
+
+    It differs from line to line, where the rest is the same for all that a rank writes of an operation.
+    """
+    if not body.endswith(_AFTER_DURATION):
+        return body, -1
+    at = body.rfind(_DURATION, -_MOST_DURATION)
+    number = body[at + len(_DURATION) : -len(_AFTER_DURATION)]
+    return (body[:at], int(number)) if at >= 0 and number.isdecimal() and number.isascii() else (body, -1)
 
 
 def _remember(known: dict[str, T], key: str, value: T) -> None:

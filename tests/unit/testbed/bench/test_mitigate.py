@@ -69,8 +69,9 @@ def test_ratio_of_a_schedule_is_that_of_iterations() -> None:
 
 
 def test_table_of_losses_says_how_far_they_are_apart() -> None:
-    result = LossesResult(mode="ddp", dtype="float64", iterations=200, changes=9, uneven=171, difference=3.4e-15)
-    assert losses_table([result]).endswith("| ddp | float64 | 200 | 9 | 171 | 3.4e-15 |")
+    result = LossesResult(mode="ddp", dtype="float64", iterations=200, changes=9, uneven=171, difference=3.4e-15,
+                          trained_difference=2e-16)  # fmt: skip
+    assert losses_table([result]).endswith("| ddp | float64 | 200 | 9 | 171 | 3.4e-15 | 2.0e-16 |")
 
 
 def test_table_of_hand_overs_has_ratios_of_medians() -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from whichrank.intake.grammar import worded
 from whichrank.testbed.bench.logs.dressing import PREFIXES
-from whichrank.testbed.bench.logs.jobs import VERSIONS, Job, gave_up, was_asked
+from whichrank.testbed.bench.logs.jobs import VERSIONS, Job, gave_up
 
 GB: Final = 1_000_000_000
 RANKS: Final = 64
@@ -119,10 +119,8 @@ def table_of(took: list[Took]) -> str:
 def _watchdog(random: Random, *, grows: bool = False) -> Iterator[str]:
     """Ranks that give up, again and again; a thousand lines on, the next operation."""
     for number in itertools.count():
-        seq = 166 + number // 1000 * grows
-        job = Job(RANKS, 5, VERSIONS[-1], seq, 3 + number // 500_000 % 20, "ALLREDUCE", 1 << 20, random)
-        rank = random.randrange(RANKS)
-        yield from (text for _, text in (gave_up(job, rank), was_asked(job, rank, seq + 2))[number % 4 == 0])
+        job = Job(RANKS, 5, VERSIONS[-1], 166 + number // 1000 * grows, 3, "ALLREDUCE", 1 << 20, random)
+        yield from (text for _, text in gave_up(job, random.randrange(RANKS)))
 
 
 def _torn(random: Random) -> Iterator[str]:
