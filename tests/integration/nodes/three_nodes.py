@@ -55,9 +55,9 @@ class Nodes(Network):
                 )  # fmt: skip
 
     def wait_under_way(self) -> None:
-        """Until the job prints its steps."""
+        """Until the job has printed steps for longer than agents keep what they know while all is well."""
         end_s = time.monotonic() + _START_LIMIT_S
-        while b"step 20 " not in (self.folder / "node-0.log").read_bytes():
+        while b"step 80 " not in (self.folder / "node-0.log").read_bytes():
             assert time.monotonic() < end_s, self.logs()
             assert all(run.poll() is None for run in self._runs), self.logs()
             time.sleep(0.2)
