@@ -261,7 +261,8 @@ class _Reader:
         return Log(
             facts, self._kernel.xids, standings, max(mentioned), [], reports, self._errors.remarks(),
             self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
-            self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
+            self._nodes.corrupted, self._ends.ends, self._places | self._ends.places,
+            [*self._ends.remarks, *self._watchdog.remarks],
             list(self._ras.polls()), begun_s=self._begun_s,
             world_size=max(self._ends.world_size, self._errors.world_size), not_kept=self._watchdog.not_kept,
         )  # fmt: skip

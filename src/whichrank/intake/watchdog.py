@@ -67,6 +67,11 @@ NOT_HERE: Final = (
     "an operation has run out of time, or PyTorch's watchdog had written nothing; its ranks are not among these"
 )
 _FIRST_GROUP: Final = "0"
+MOST_NAMELESS: Final = 1 << 16
+NAMELESS: Final = (
+    "some ranks ran out of time in a smaller group, and their lines lack what says which ranks of the job these are, "
+    "such as `[rank3]:` before it"
+)
 _MOST_COUNT: Final = 1 << 62
 """Elements of an operation. Of a batch torch writes the largest number that there is."""
 _ANY_GROUP: Final = "the group of "
@@ -88,6 +93,12 @@ class Watchdog:
         self._standings = Standings()
         self._timed_out: dict[int, dict[int, _Lone]] = {}
         self._seen = 0
+        self._nameless: set[tuple[int, int]] = set()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What cannot be said of a rank, for people."""
+        return (NAMELESS,) if self._nameless else ()
 
     @property
     def standings(self) -> list[Standing]:
@@ -116,6 +127,9 @@ class Watchdog:
         self._seen += 1
         if timeout is not None:
             self._see_timeout(timeout, at_s)
+        elif status is not None and status.rank < 0:
+            if status.at >= 0 and len(self._nameless) < MOST_NAMELESS:
+                self._nameless.add((status.group_rank, status.at))
         elif status is not None:
             lone = self._timed_out.get(status.rank, {}).get(status.at) if status.at >= 0 else None
             place = status.rank, status.group, status.group_rank
@@ -153,6 +167,8 @@ class Watchdog:
             if any(one.timed_out for one in mine):
                 continue
             for seq, lone in ops.items():
+                if not lone.is_known and (lone.place, seq) in self._nameless:
+                    continue  # a number in a smaller group
                 if not any(one.completed < seq <= one.enqueued for one in mine):
                     alone[rank] = lone
                     break
@@ -201,7 +217,7 @@ class _Timeout(NamedTuple):
 
 
 class _Status(NamedTuple):
-    rank: int
+    rank: int  # -1: not said, in a group in which its number may be another one
     group: str
     desc: str
     group_rank: int
@@ -259,9 +275,7 @@ def _status_in(
     # Only in the first group of all is a rank's number the same everywhere.
     if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
         return None
-    if prefix is None and group != _FIRST_GROUP:
-        return None
-    rank = prefix if prefix is not None else int(group_rank)
+    rank = prefix if prefix is not None else int(group_rank) if group == _FIRST_GROUP else -1
     at = _AT_WORK.search(line)
     seq = int(at.group(1)) if at else -1
     enqueued, completed = int(found.group(1)), int(found.group(2))

@@ -292,3 +292,15 @@ def test_an_error_of_a_node_that_is_none_of_the_ranks(tmp_path: Path) -> None:
     """The devices of all nodes have the same addresses."""
     error = kernel("Jun  1 02:55:00", "node9", XID.format(number=79, pid=1777))
     assert said(tmp_path, [*placed_apart(), *timeouts(), error])[0] == []
+
+
+def test_numbers_in_a_smaller_group_are_none_of_the_job(tmp_path: Path) -> None:
+    job = Job(WORLD, 5, VERSIONS[-1], 40, HOUR, "ALLREDUCE", 4096, Random(1))
+    lines = [
+        text.removeprefix(f"[rank{rank}]:")
+        for rank in (0, 1, 3)
+        for _, text in jobs.gave_up(job, rank, pg="3", desc="DATA_PARALLEL_GROUP")
+    ]
+    recording = recorded(tmp_path, lines)
+    assert not any(incident.culprits or incident.candidates for incident in analyze(recording))
+    assert any("a smaller group" in one for one in recording.remarks)
