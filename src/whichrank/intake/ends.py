@@ -164,9 +164,9 @@ class Ends:
         """Why Slurm has ended the job, where it says that; tasks that it has ended say so themselves."""
         if found := _NODE_FAILED.search(line):
             self._remark(f"Slurm reports that node {for_people(found.group(1), 96)} has failed")
-        elif found := _CANCELLED.search(line):
+        elif (found := _CANCELLED.search(line)) and (reason := (found.group(1) or "").upper()) != "JOB REQUEUE":
             self.was_cancelled = True
-            if why := _WHY.get((found.group(1) or "").upper()):
+            if why := _WHY.get(reason):
                 self._remark(f"Slurm ended the job since {why}")
         else:
             return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from whichrank.intake.grammar import worded
+from whichrank.intake.logs import read_log
 from whichrank.intake.read import read
 from whichrank.intake.recording import Recording
 from whichrank.server.analyze import analyze
@@ -304,3 +306,11 @@ def test_numbers_in_a_smaller_group_are_none_of_the_job(tmp_path: Path) -> None:
     recording = recorded(tmp_path, lines)
     assert not any(incident.culprits or incident.candidates for incident in analyze(recording))
     assert any("a smaller group" in one for one in recording.remarks)
+
+
+def test_a_job_that_slurm_queues_again_is_another_attempt() -> None:
+    again = worded("slurmstepd: the job is queued again", job=7, host="node1")
+    lines = [*timeouts(silent=(2,)), again, *timeouts(silent=(5,))]
+    log = read_log(io.BytesIO("\n".join(lines).encode()))
+    assert len(log.before) == len(log.restarts_s) == 1
+    assert sorted({one.rank for one in log.standings}) == [0, 1, 2, 3, 4, 6, 7]
