@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.columns.library import Struct, fields, loops
+from whichrank.columns.library import Struct, addresses, fields, loops
 
 PAIRS = 1 << 16
 MOST_LINES = 1 << 14
@@ -70,7 +70,7 @@ class Words:
             np.zeros(MOST_LINES, np.int64),
             np.zeros(MOST_LINES, np.uint32),
         )
-        rows = [ctypes.c_void_p(column.ctypes.data) for column in (starts, ends, after)]
+        rows = addresses((starts, np.int64), (ends, np.int64), (after, np.uint32))
         at = ctypes.c_size_t(0)
         while at.value < len(text):
             found = loops().wr_lines_with(

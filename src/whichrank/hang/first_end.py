@@ -48,8 +48,8 @@ def ended_first(case: Case, picture: Picture, recorded: Recorded) -> Finding | N
             return raised_by_most(case, picture, ends, alike)
     first_s = float(ends.ended_s[failed].min())
     first = failed & (ends.ended_s <= first_s + SAME_S)
-    if (first & ~asked_to_end(ends)).any():
-        first &= ~asked_to_end(ends)  # a launcher ends the others for it
+    of_itself = first & ~asked_to_end(ends)
+    first = of_itself if of_itself.any() else first  # a launcher ends the others for it
     named = np.flatnonzero(sure & first).tolist()
     ranks = (named if len(named) == 1 else np.flatnonzero(first).tolist())[: most_candidates(picture)]
     blames, facts, reasons = [], [], []

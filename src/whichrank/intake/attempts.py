@@ -243,7 +243,6 @@ def _by_time(log: Log, begins_s: Sequence[float], count: int) -> list[Log]:
             latest = count - 1
         _distribute(part, found, begins_s, latest)
         of_no_time = found[latest]
-        of_no_time.gloo += part.gloo
         of_no_time.counted |= part.counted
         of_no_time.warnings += part.warnings
         of_no_time.places |= part.places

@@ -92,9 +92,9 @@ def with_xids(facts: Mapping[int, Fact], xids: Iterable[Xid]) -> dict[int, Fact]
     return known
 
 
+SIGBUS, SIGKILL, SIGTERM = 7, 9, 15
 _OF_NO_PEER: Final = frozenset({4, 7, 8, 9, 11})
 """Signals that end a rank, and that no exception of another one leads to."""
-SIGTERM: Final = 15
 
 
 def survived(fact: Fact) -> Fact:

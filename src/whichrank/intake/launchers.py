@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from whichrank.intake.facts import Fact, status_of_code, survived
+from whichrank.intake.facts import SIGKILL, SIGTERM, Fact, status_of_code, survived
 from whichrank.intake.lines.prefixes import MOST_RANK, Who
 from whichrank.intake.log_time import UNTIMED, torchrun_time_s
 
@@ -29,7 +29,6 @@ _OF_OTHERS: Final = re.compile(
     r"queue\.Empty"
 )
 """An exception that another rank's end, delay or other model can have led to."""
-SIGKILL, SIGTERM = 9, 15
 _OF_DEVICE: Final = re.compile(
     r"watchdog thread terminated with exception: (CUDA error: (?!.{0,40}shutting down).{1,160})$"
 )
@@ -50,15 +49,13 @@ class Launchers:
 
     Attributes:
         facts: Of ranks that ended, in the order in which they are written.
-        was_cancelled: Slurm has ended the job or its step, so that it has ended the tasks too.
     """
 
     def __init__(self) -> None:
         self.facts: list[Fact] = []
-        self.was_cancelled = False
         self._blocks: dict[Who, dict[str, str]] = {}
         self._traceback: dict[Who, bool] = {}
-        self._raised: dict[Who, int] = {}
+        self._raised: set[Who] = set()
 
     def see(self, line: str, who: Who, at_s: float = UNTIMED) -> bool:
         """A line that may be of a launcher; whether it was."""
@@ -90,9 +87,7 @@ class Launchers:
         return True
 
     def ended_of_themselves(self) -> list[Fact]:
-        """The facts, without tasks that Slurm has ended with the job."""
-        if not self.was_cancelled:
-            return self.facts
+        """The facts of a job that Slurm has ended, without tasks that it has ended with it."""
         return [
             fact
             for fact in self.facts
@@ -115,14 +110,16 @@ class Launchers:
         if of_block and rank and self.facts and self.facts[-1].rank == int(rank.group(1)):
             self.facts[-1] = _with_exception(self.facts[-1], text)
         elif self._traceback.pop(writer, False) and writer.rank is not None:
-            self._raised[writer] = len(self.facts)
+            self._raised.add(writer)
             self.facts.append(_with_exception(Fact(writer.rank, writer.host, writer.pid), text))
 
     def _goes_on(self, writer: Who) -> None:
         """A rank works on behind an exception: the program has caught it."""
-        at = self._raised.pop(writer)
-        if at < len(self.facts) and self.facts[at].exception:
-            self.facts[at] = survived(self.facts[at])
+        self._raised.discard(writer)
+        for at in reversed(range(len(self.facts))):
+            if self.facts[at].rank == writer.rank and self.facts[at].exception:
+                self.facts[at] = survived(self.facts[at])
+                break
 
 
 def _with_exception(fact: Fact, text: str) -> Fact:

@@ -44,12 +44,12 @@ class LibraryErrors:
     """What the errors of a log say.
 
     Attributes:
-        gloo: Texts of Gloo's errors, each once, with whose it is where that is known.
         most_rank: The highest rank that is mentioned, -1 if none is.
+        world_size: Ranks of the job, as the store has said it; 0: it has not.
     """
 
     def __init__(self) -> None:
-        self.gloo: dict[str, None] = {}
+        self._said: dict[str, None] = {}
         self.most_rank = -1
         self._absent: dict[int, float] = {}
         self._came: set[int] = set()
@@ -86,8 +86,8 @@ class LibraryErrors:
             self._say(f"{whose}{_in_words(found)}")
 
     def _say(self, text: str) -> None:
-        if len(self.gloo) < MOST_TEXTS:
-            self.gloo.setdefault(text, None)
+        if len(self._said) < MOST_TEXTS:
+            self._said.setdefault(text, None)
 
     def _see_barrier(self, rank: int, key: int, size: int, joined: int, *, who: Who, at_s: float) -> None:
         """A rank has waited for all others as the job began. Only the first such barrier is surely of all ranks."""
@@ -108,20 +108,23 @@ class LibraryErrors:
 
     def remarks(self) -> list[str]:
         """What names nobody, for people."""
-        said = [*self.gloo]
+        said = [*self._said]
         if self._stuck:
             said.append(f"PyTorch's watchdog got stuck on {_those(self._stuck)}: a call into CUDA or NCCL blocked it")
-        joined = max((count for count, _ in self._barrier.values()), default=0)
-        if not joined or joined >= self.world_size or self._absent_at_begin():
+        joined = self._joined()
+        if not 0 < joined < self.world_size or self._absent_at_begin():
             return said
         missing = self.world_size - joined
         whose = f"{missing} rank had" if missing == 1 else f"{missing} ranks had"
         return [*said, f"{whose} not come when the job began: {joined} of {self.world_size} ranks were there"]
 
+    def _joined(self) -> int:
+        """How many ranks the store had counted as the job began."""
+        return max((count for count, _ in self._barrier.values()), default=0)
+
     def _absent_at_begin(self) -> tuple[int, ...]:
         """Who had not come when the job began: those who did not write, if as many wrote as the store had counted."""
-        joined = max((count for count, _ in self._barrier.values()), default=0)
-        is_known = 0 < joined == len(self._barrier) < self.world_size
+        is_known = 0 < self._joined() == len(self._barrier) < self.world_size
         return tuple(rank for rank in range(self.world_size) if rank not in self._barrier) if is_known else ()
 
     def reports(self) -> list[Report]:
@@ -131,15 +134,11 @@ class LibraryErrors:
             at_s = max(at_s for _, at_s in self._barrier.values())
             waiting = tuple(sorted(self._barrier))
             reports = [Report(Told.ABSENT, absent, "the store", waiting, int(Kind.BARRIER), at_s=at_s)]
-        if not self._absent:
-            return reports
-        return [
-            *reports,
-            Report(
-                Told.ABSENT, tuple(sorted(self._absent)), "monitoredBarrier", tuple(sorted(self._came)),
-                int(Kind.MONITORED_BARRIER), at_s=max(self._absent.values()),
-            )
-        ]  # fmt: skip
+        if self._absent:
+            absent, came, at_s = tuple(sorted(self._absent)), tuple(sorted(self._came)), max(self._absent.values())
+            barrier = int(Kind.MONITORED_BARRIER)
+            reports.append(Report(Told.ABSENT, absent, "monitoredBarrier", came, barrier, at_s=at_s))
+        return reports
 
     def standings(self) -> list[Standing]:
         """What ranks called that does not match, as operations of one round of the group of all."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from whichrank.intake.ends_of_ranks import with_ends
-from whichrank.intake.facts import Fact, Xid, joined, without_survived
+from whichrank.intake.facts import SIGBUS, SIGKILL, Fact, Xid, joined, without_survived
 from whichrank.intake.kernel_log import is_fault, ranks_killed, ranks_of
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.logs import Log
@@ -25,7 +25,6 @@ from whichrank.model.reports import Report, Told
 
 SLACK_S: Final = 60.0
 """By so much clocks of hosts differ, at most, and a launcher sees an end late."""
-SIGBUS, SIGKILL = 7, 9
 CORRUPTED: Final = "the kernel ended it since its memory is damaged"
 ONE_RUN_S: Final = 2 * 3600.0
 """The ends of one run are not further apart: timeouts are shorter."""
@@ -169,7 +168,7 @@ def _without_answer(polls: Sequence[Ras]) -> Report | None:
 
 
 def _remarks(log: Log) -> tuple[str, ...]:
-    return (*log.gloo, *log.remarks, *map(_warned, log.warnings))
+    return (*log.remarks, *map(_warned, log.warnings))
 
 
 def _warned(text: str) -> str:

@@ -18,7 +18,7 @@ _ISO: Final = re.compile(r"\d{4}[-/](\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1
 _TORCHRUN: Final = re.compile(r"\d{4}-(\d\d-\d\d_\d\d:\d\d:\d\d)()")
 
 
-_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)()")
+_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -37,12 +37,12 @@ def iso_time_s(text: str) -> float:
     return _seconds(_ISO.match(text)) if text else UNTIMED
 
 
-def collected_time_s(text: str) -> float:
-    """The same of that, or of `Jun  1 03:00:09`, as syslog and the kernel's log have it."""
-    if found := _SYSLOG.match(text):
-        month, day, time = found[1], found[2].strip(), found[3]
-        return _second_of_year(f"{_MONTHS.index(month) + 1}{day:0>2} {time}") if month in _MONTHS else UNTIMED
-    return iso_time_s(text)
+def syslog_time_s(text: str) -> float:
+    """The same of `Jun  1 03:00:09`, as syslog and the kernel's log have it."""
+    found = _SYSLOG.match(text)
+    if not found or found[1] not in _MONTHS:
+        return UNTIMED
+    return _second_of_year(f"{_MONTHS.index(found[1]) + 1}{found[2].strip():0>2} {found[3]}")
 
 
 def _seconds(found: re.Match[str] | None) -> float:

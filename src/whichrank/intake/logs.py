@@ -24,7 +24,7 @@ from whichrank.intake.library_errors import STUCK, LibraryErrors
 from whichrank.intake.lines.hints import has_any
 from whichrank.intake.lines.pieces import MOST_KNOWN, Piece, pieces
 from whichrank.intake.lines.prefixes import Who
-from whichrank.intake.log_time import UNTIMED, collected_time_s, iso_time_s, torch_time_s
+from whichrank.intake.log_time import UNTIMED, iso_time_s, syslog_time_s, torch_time_s
 from whichrank.intake.nccl_log import NcclLog
 from whichrank.intake.node_errors import HINTS as OF_NODES
 from whichrank.intake.node_errors import NodeError, NodeErrors
@@ -44,7 +44,7 @@ MOST_PARTS: Final = 1024
 """Of a log that say something; what is said behind the last of them is of that one."""
 _OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport", *STUCK)
 _TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60, b"Exception ignored in": 0}
-_BARRIER: Final = "store based barrier"
+_OF_BEGIN: Final = ("store based barrier", "store-based barrier")
 
 
 @dataclass
@@ -59,7 +59,6 @@ class Log:
         world_size: Ranks of the job, as a launcher says it; 0: none does.
         restarts_s: When a launcher said that it starts the job again, in all parts, see `log_time`.
         reports: What libraries and drivers say of ranks.
-        gloo: Errors of Gloo, in words.
         killed: Processes that were killed for lack of memory.
         counted: By rank, what it has enqueued by NCCL's log.
         warnings: Of NCCL, of processes whose rank is not known.
@@ -80,7 +79,6 @@ class Log:
     most_rank: int = -1
     restarts_s: list[float] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
-    gloo: list[str] = field(default_factory=list)
     killed: list[Killed] = field(default_factory=list)
     counted: dict[int, Dump] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -109,7 +107,7 @@ class Log:
     @property
     def last_says_something(self) -> bool:
         """Does its last part say anything of ranks, processes or devices?"""
-        said = self.facts, self.xids, self.standings, self.reports, self.gloo, self.killed, self.counted, self.warnings
+        said = self.facts, self.xids, self.standings, self.reports, self.killed, self.counted, self.warnings
         return any(said) or any((self.node_errors, self.corrupted, self.ends, self.remarks, self.polls))
 
     @property
@@ -181,7 +179,7 @@ class _Reader:
             self._nccl.see(text)
         elif has_any(text, _OF_LIBRARIES):
             self._errors.see(text, who, at_s)
-        elif _BARRIER in text or "store-based barrier" in text:
+        elif has_any(text, _OF_BEGIN):
             self._errors.see(text, who, at_s)
             self._launchers.see(text, who, at_s)
         elif "NVRM: Xid" in text or "illed process " in text:
@@ -189,7 +187,7 @@ class _Reader:
         elif has_any(text, OF_NODES):
             self._nodes.see(text, who.host, self._kernel_s(who))
         elif has_any(text, OF_ENDS) and self._ends.see(text, who, at_s):
-            self._launchers.was_cancelled |= self._ends.was_cancelled
+            return
         elif has_any(text, OF_RESTARTS):
             if self._restarts.see(text, at_s):
                 self._end_part()
@@ -225,7 +223,7 @@ class _Reader:
 
     def _kernel_s(self, who: Who) -> float:
         """When a line of a kernel's log was written, by syslog: that clock is not held against those of ranks."""
-        at_s = collected_time_s(who.time) if who.time[:1].isalpha() else UNTIMED
+        at_s = syslog_time_s(who.time)
         return at_s if at_s >= 0 else self._at_s
 
     def _end_part(self) -> None:
@@ -254,15 +252,16 @@ class _Reader:
         for more in (self._errors.standings(), self._desync.standings(set())):
             known = {one.rank for one in standings}
             standings = [*standings, *(one for one in more if one.rank not in known)]
-        facts = [*self._launchers.ended_of_themselves(), *self._nccl.facts()]
+        ended = self._launchers.ended_of_themselves() if self._ends.was_cancelled else self._launchers.facts
+        facts = [*ended, *self._nccl.facts()]
         reports = [*self._errors.reports(), *self._nccl.reports()]
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
-            facts, self._kernel.xids, standings, max(mentioned), [], reports, self._errors.remarks(),
+            facts, self._kernel.xids, standings, max(mentioned), [], reports,
             self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places,
-            [*self._ends.remarks, *self._watchdog.remarks],
+            [*self._errors.remarks(), *self._ends.remarks, *self._watchdog.remarks],
             list(self._ras.polls()), begun_s=self._begun_s,
             world_size=max(self._ends.world_size, self._errors.world_size), not_kept=self._watchdog.not_kept,
         )  # fmt: skip

@@ -31,7 +31,6 @@ def lines_of_interest(blocks: Iterable[bytes], hints: Mapping[bytes, int]) -> It
             if not left and not any(after):
                 for start, end in zip(starts, ends, strict=True):
                     yield block[start : min(end, start + MOST_LINE)], end < size
-                at = ends[-1] + 1 if ends else at
                 continue
             for start, end, more in zip(starts, ends, after, strict=True):
                 yield from (rows := list(_lines_between(block, at, start, left)))

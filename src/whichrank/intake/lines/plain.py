@@ -26,9 +26,10 @@ _ESCAPES: Final = ("&lt;", "&gt;", "&amp;", "&quot;", "&#")
 
 def plain_lines(line: str) -> Iterable[str]:
     """The lines that stand in a line."""
+    line = line.removesuffix("\r")
     if is_plain_line(line):
         return (line,) if line else ()
-    return _unwrapped(line.removesuffix("\r"))
+    return _unwrapped(line)
 
 
 def _unwrapped(line: str) -> Iterator[str]:

@@ -64,8 +64,9 @@ PREFIXES: Final = (
     ),
     Prefix(
         "syslog, journald",
-        re.compile(r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,64}) "
-            r"[\w./-]{1,32}(?:\[\d{1,10}\])?: "),
+        re.compile(
+            r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>[\w.-]{1,64}) [\w./-]{1,32}(?:\[\d{1,10}\])?: "
+        ),
         "Jun  1 03:00:00 node1 train[6003]: ",
     ),
     Prefix("log collectors", re.compile(rf"\[?(?P<time>{_ISO})\]?:?[ \t]{{0,4}}"), "2026-06-01T03:00:00.123Z "),

@@ -40,14 +40,14 @@ class Run:
     last_words: str = ""
 
 
-def run_limited(command: list[str]) -> Run:
-    """Run a command to its end, or for `LIMIT_S`."""
+def run_limited(command: list[str], limit_s: float = LIMIT_S) -> Run:
+    """Run a command to its end, or for so many seconds."""
     with tempfile.TemporaryDirectory(prefix="whichrank-reader-") as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
         began_s = time.monotonic()
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
-            status, most_bytes = _wait(process, began_s + LIMIT_S)
+            status, most_bytes = _wait(process, began_s + limit_s)
         took_s = time.monotonic() - began_s
         code = os.waitstatus_to_exitcode(status)
         process.returncode = code

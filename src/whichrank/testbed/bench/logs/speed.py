@@ -6,10 +6,7 @@ Each log is of one kind, and but for the last all of its lines are of interest: 
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -18,11 +15,13 @@ from typing import Final
 import msgspec
 
 from whichrank.intake.grammar import worded
+from whichrank.testbed.bench.dumps.peer import run_limited
 from whichrank.testbed.bench.logs.dressing import PREFIXES
 from whichrank.testbed.bench.logs.jobs import VERSIONS, Job, gave_up
 
 GB: Final = 1_000_000_000
 RANKS: Final = 64
+LIMIT_S: Final = 3600.0
 ONE_IN: Final = 2000
 """Of the lines of a training log, one of the watchdog."""
 
@@ -75,33 +74,9 @@ def measure(folder: Path, size: int, show_progress: Callable[[], None] = lambda:
 
 
 def _read(kind: str, path: Path) -> Took:
-    """Read a log with the command; memory is that of all its processes, looked at every few milliseconds."""
-    command = [sys.executable, "-m", "whichrank", "analyze", str(path), "--json"]
-    began, peak = time.monotonic(), 0
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None:
-        peak = max(peak, sum(map(_resident, _family(process.pid))))
-        time.sleep(0.02)
-    return Took(kind, path.stat().st_size, time.monotonic() - began, peak)
-
-
-def _family(pid: int) -> list[int]:
-    """A process and all that it has started."""
-    found = [pid]
-    for one in found:
-        try:
-            children = Path(f"/proc/{one}/task/{one}/children").read_text().split()
-        except OSError:
-            continue  # it has ended
-        found += map(int, children)
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+    """Read a log with the command."""
+    run = run_limited([sys.executable, "-m", "whichrank", "analyze", str(path), "--json"], LIMIT_S)
+    return Took(kind, path.stat().st_size, run.took_s, run.most_bytes)
 
 
 def table_of(took: list[Took]) -> str:
